@@ -256,7 +256,7 @@ def main():
         paths = write(folder, total)
         os.sync()
         found = {}
-        told = ["--rows", options.rows, "--seconds", options.seconds, "--total", total]
+        limits = ["--rows", options.rows, "--seconds", options.seconds, "--total", total]
         for _ in range(options.rounds):
             for (work, kind), readers in READERS.items():
                 for who in readers:
@@ -264,7 +264,8 @@ def main():
                         continue
                     drop(paths[kind])
                     rate, cpu = in_a_process(
-                        ["--measure", work, kind, who, paths[kind], *told], options.limit_mib << 20
+                        ["--measure", work, kind, who, paths[kind], *limits],
+                        options.limit_mib << 20,
                     )
                     kept = sum(
                         _core.cached_bytes(os.fsencode(file)) or 0 for file in files_of(paths[kind])

@@ -83,26 +83,26 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--dir", type=pathlib.Path, default=None)
     parser.add_argument("--json", type=pathlib.Path)
-    told = parser.parse_args()
-    if told.device == "cpu":
-        told.batch, told.hidden = min(told.batch, 4096), min(told.hidden, 256)
-    rows = int(told.gib * (1 << 30)) // (COLUMNS * 4)
-    with tempfile.TemporaryDirectory(dir=told.dir) as name:
+    args = parser.parse_args()
+    if args.device == "cpu":
+        args.batch, args.hidden = min(args.batch, 4096), min(args.hidden, 256)
+    rows = int(args.gib * (1 << 30)) // (COLUMNS * 4)
+    with tempfile.TemporaryDirectory(dir=args.dir) as name:
         x_path, y_path = make(pathlib.Path(name), rows)
         budget = evenkeel.Budget(BUDGET)
         x = evenkeel.open(x_path, dtype="float32", shape=(-1, COLUMNS), budget=budget)
         y = evenkeel.open(y_path, dtype="int64", budget=budget)
         loader = evenkeel.Loader(
-            (x, y), told.batch, order="blocks", seed=1, drop_last=True, device=told.device
+            (x, y), args.batch, order="blocks", seed=1, drop_last=True, device=args.device
         )
-        training = Training(told.device, told.hidden)
+        training = Training(args.device, args.hidden)
         endless = iter_forever(loader)
         fixed = next(endless)
         training.run([fixed] * 5)
         times = {"none": [], "evenkeel": []}
-        for _ in range(told.turns):
+        for _ in range(args.turns):
             for way in times:
-                batches = (fixed,) * told.steps if way == "none" else take(endless, told.steps)
+                batches = (fixed,) * args.steps if way == "none" else take(endless, args.steps)
                 seconds, steps, loss = training.run(batches)
                 times[way].append(seconds / steps)
                 print(
@@ -112,17 +112,17 @@ def main():
         stats = loader.stats()
         loader.close()
     result = {
-        "device": torch.cuda.get_device_name() if told.device != "cpu" else "cpu",
+        "device": torch.cuda.get_device_name() if args.device != "cpu" else "cpu",
         "rows": rows,
-        "batch": told.batch,
+        "batch": args.batch,
         "ms": {way: statistics.median(ms) * 1e3 for way, ms in times.items()},
         "ratio": statistics.median(ratios),
         "bytes_from_disk": stats["bytes_from_disk"],
         "budget_peak": budget.peak,
     }
-    print(f"with loading / without: {result['ratio']:.3f} (median of {told.turns})")
-    if told.json:
-        told.json.write_text(json.dumps(result, indent=1))
+    print(f"with loading / without: {result['ratio']:.3f} (median of {args.turns})")
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=1))
     return 0
 
 

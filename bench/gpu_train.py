@@ -37,43 +37,43 @@ BUDGET = "64MiB"
 
 
 @contextlib.contextmanager
-def no_loader(path, told):
+def no_loader(path, args):
     made = torch.Generator().manual_seed(SEED)
     x, y = (
-        torch.randint(told.sizes.vocabulary, (told.batch, told.block), generator=made)
+        torch.randint(args.sizes.vocabulary, (args.batch, args.block), generator=made)
         for _ in range(2)
     )
-    x, y = x.to(told.device), y.to(told.device)
+    x, y = x.to(args.device), y.to(args.device)
     yield lambda: (x, y)
 
 
 @contextlib.contextmanager
-def memmap_anew(path, told):
+def memmap_anew(path, args):
     draws = torch.Generator().manual_seed(SEED)
-    length = told.block
+    length = args.block
 
     def get_batch():
         tokens = np.memmap(path, dtype=np.uint16, mode="r")
-        ix = torch.randint(len(tokens) - length, (told.batch,), generator=draws)
+        ix = torch.randint(len(tokens) - length, (args.batch,), generator=draws)
         x = torch.stack([torch.from_numpy(tokens[i : i + length].astype(np.int64)) for i in ix])
         y = torch.stack(
             [torch.from_numpy(tokens[i + 1 : i + 1 + length].astype(np.int64)) for i in ix]
         )
-        if told.device == "cpu":
+        if args.device == "cpu":
             return x, y
         return (
-            x.pin_memory().to(told.device, non_blocking=True),
-            y.pin_memory().to(told.device, non_blocking=True),
+            x.pin_memory().to(args.device, non_blocking=True),
+            y.pin_memory().to(args.device, non_blocking=True),
         )
 
     yield get_batch
 
 
 @contextlib.contextmanager
-def by_evenkeel(path, told):
+def by_evenkeel(path, args):
     tokens = evenkeel.tokens(path, budget=BUDGET)
     with evenkeel.TokenLoader(
-        tokens, told.batch, told.block, seed=SEED, device=told.device
+        tokens, args.batch, args.block, seed=SEED, device=args.device
     ) as loader:
         yield loader.__next__
 
@@ -85,16 +85,16 @@ WAYS = {"none": no_loader, "memmap": memmap_anew, "evenkeel": by_evenkeel}
 
 
 class Trainer:
-    def __init__(self, told):
+    def __init__(self, args):
         torch.manual_seed(SEED)
         torch.set_float32_matmul_precision("high")
-        self.told, self.kind = told, torch.device(told.device).type
+        self.args, self.kind = args, torch.device(args.device).type
         self.on_gpu = self.kind == "cuda"
-        self.model = GPT2(told.sizes).to(told.device)
+        self.model = GPT2(args.sizes).to(args.device)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=self.on_gpu
         )
-        self.run = torch.compile(self.model) if told.compile else self.model
+        self.run = torch.compile(self.model) if args.compile else self.model
 
     def step(self, x, y, get_batch):
         """One step on (x, y). Returns the loss, the next batch, and the seconds get_batch took."""
@@ -140,7 +140,7 @@ class Trainer:
         seconds = time.perf_counter() - began
         return {
             "seconds": seconds,
-            "tokens_per_s": steps * self.told.batch * self.told.block / seconds,
+            "tokens_per_s": steps * self.args.batch * self.args.block / seconds,
             "first_batch_s": first,
             "step_s": [self.between(*pair) for pair in zip(moments[:-1], moments[1:], strict=True)],
             "get_batch_s": waits,
@@ -154,36 +154,36 @@ def disk_bytes():
         return dict(line.split(": ") for line in io.read().splitlines())["read_bytes"]
 
 
-def measured(way, trainer, path, told):
+def measured(way, trainer, path, args):
     """Runs one round of one way, from a file that is not cached."""
     stayed = data.make_cold(path)
     if stayed:
         data.say(f"gpu_train: {stayed} bytes of the file could not be dropped from the cache")
-    with no_loader(path, told) as fixed:
-        trainer.train(fixed, told.warmup)
+    with no_loader(path, args) as fixed:
+        trainer.train(fixed, args.warmup)
     cached, read = data.cached_bytes(path), int(disk_bytes())
-    with WAYS[way](path, told) as get_batch:
-        result = trainer.train(get_batch, told.steps)
+    with WAYS[way](path, args) as get_batch:
+        result = trainer.train(get_batch, args.steps)
         grown = None if cached is None else data.cached_bytes(path) - cached
     result["cache_growth_bytes"] = grown
-    result["wanted_bytes"] = (told.steps + 1) * told.batch * (told.block + 1) * 2
+    result["wanted_bytes"] = (args.steps + 1) * args.batch * (args.block + 1) * 2
     result["disk_bytes"] = int(disk_bytes()) - read
     if not all(map(math.isfinite, result["losses"])):
         sys.exit(f"gpu_train: the loss of {way} became {result['losses']}")
     return result
 
 
-def check(path, told):
+def check(path, args):
     """Checks Evenkeel's first batch against a memmap, at the places that the loader reports."""
     tokens = np.memmap(path, dtype=np.uint16, mode="r")
     opened = evenkeel.tokens(path, budget=BUDGET)
     with evenkeel.TokenLoader(
-        opened, told.batch, told.block, seed=SEED, device=told.device
+        opened, args.batch, args.block, seed=SEED, device=args.device
     ) as loader:
         starts = [row["start"] for row in loader.explain(0)]
         x, y = (one.cpu().numpy() for one in next(loader))
     for shift, given in enumerate((x, y)):
-        cut = [tokens[i + shift : i + shift + told.block] for i in starts]
+        cut = [tokens[i + shift : i + shift + args.block] for i in starts]
         if not np.array_equal(given, np.stack(cut)):
             sys.exit("gpu_train: Evenkeel's batch differs from the file")
 
@@ -254,9 +254,9 @@ def print_table(ways):
         )
 
 
-def machine(told, path):
+def machine(args, path):
     return {
-        "device": torch.cuda.get_device_name() if told.device != "cpu" else platform.machine(),
+        "device": torch.cuda.get_device_name() if args.device != "cpu" else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release().split("-")[0],
         "python": platform.python_version(),
@@ -291,58 +291,58 @@ def options():
     parser.add_argument(
         "--small", action="store_true", help="a small model, little data, few steps"
     )
-    told = parser.parse_args()
-    told.sizes = Sizes(length=told.block)
-    if told.small:
-        told.sizes = Sizes(vocabulary=256, length=64, width=32, heads=2, layers=2)
-        told.batch, told.block, told.steps, told.rounds, told.warmup = 8, 64, 10, 2, 2
-        told.size, told.compile = 0.125, False
-    return told
+    args = parser.parse_args()
+    args.sizes = Sizes(length=args.block)
+    if args.small:
+        args.sizes = Sizes(vocabulary=256, length=64, width=32, heads=2, layers=2)
+        args.batch, args.block, args.steps, args.rounds, args.warmup = 8, 64, 10, 2, 2
+        args.size, args.compile = 0.125, False
+    return args
 
 
 def main():
-    told = options()
-    if told.small:
+    args = options()
+    if args.small:
         torch.set_num_threads(1)
-    told.dir.mkdir(parents=True, exist_ok=True)
-    name = f"gpu-train-{told.sizes.vocabulary}-{told.size:g}GiB.bin"
-    path = make_tokens(told.dir / name, int(told.size * data.GIB), told.sizes.vocabulary)
-    names = told.way or list(WAYS)
+    args.dir.mkdir(parents=True, exist_ok=True)
+    name = f"gpu-train-{args.sizes.vocabulary}-{args.size:g}GiB.bin"
+    path = make_tokens(args.dir / name, int(args.size * data.GIB), args.sizes.vocabulary)
+    names = args.way or list(WAYS)
     try:
-        trainer = Trainer(told)
+        trainer = Trainer(args)
         weights = sum(weight.numel() for weight in trainer.model.parameters())
-        data.say(f"{weights / 1e6:.1f} million weights, batches of {told.batch} x {told.block}")
+        data.say(f"{weights / 1e6:.1f} million weights, batches of {args.batch} x {args.block}")
         began = time.perf_counter()
-        with no_loader(path, told) as fixed:
-            trainer.train(fixed, told.warmup)
+        with no_loader(path, args) as fixed:
+            trainer.train(fixed, args.warmup)
         data.say(f"compiled and warm after {time.perf_counter() - began:.1f} s")
         rounds = {name: [] for name in names}
-        for number in range(told.rounds):
+        for number in range(args.rounds):
             for name in names:
-                result = measured(name, trainer, path, told)
+                result = measured(name, trainer, path, args)
                 rounds[name].append(result)
                 data.say(f"round {number + 1}, {name}: {result['tokens_per_s']:,.0f} tokens/s")
-        check(path, told)
-        described = machine(told, path)
+        check(path, args)
+        described = machine(args, path)
     finally:
-        if not told.keep:
+        if not args.keep:
             path.unlink()
     ways = {name: summary(rounds[name]) for name in names}
     print(", ".join(f"{key} {value}" for key, value in described.items()))
     print_table(ways)
-    if told.json:
+    if args.json:
         report = {
             "machine": described,
             "weights": weights,
-            "batch": told.batch,
-            "block": told.block,
-            "steps": told.steps,
-            "rounds": told.rounds,
-            "file_bytes": int(told.size * data.GIB),
+            "batch": args.batch,
+            "block": args.block,
+            "steps": args.steps,
+            "rounds": args.rounds,
+            "file_bytes": int(args.size * data.GIB),
             "ways": ways,
             "all_rounds": rounds,
         }
-        told.json.write_text(json.dumps(report, indent=1) + "\n")
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
 

@@ -148,22 +148,22 @@ class Table:
         print(f"| {what} | {measured} | {wanted} | {word} |", flush=True)
 
 
-def both(path, repeats, cold, **told):
+def both(path, repeats, cold, **work):
     """Unguarded and guarded runs in turn; returns pairs of figures."""
     pairs = []
     for _ in range(repeats):
         pair = []
-        for budget in (None, told["budget"]):
+        for budget in (None, work["budget"]):
             if cold:
                 data.make_cold(path)
             else:
                 data.make_warm(path)
-            figures = run(path, **{**told, "budget": budget})
+            figures = run(path, **{**work, "budget": budget})
             if figures is None:
                 return None
             pair.append(figures)
         if pair[0]["digest"] != pair[1]["digest"]:
-            sys.exit(f"bench: {told['how']}: the guarded program read different data")
+            sys.exit(f"bench: {work['how']}: the guarded program read different data")
         pairs.append(pair)
     return pairs
 
@@ -193,47 +193,47 @@ def within(table, what, pairs, line):
     )
 
 
-def crops_cold(table, told, small_readahead):
-    path = data.make(told.dir / "tokens.bin", told.size)
-    count = told.crops * (4 if small_readahead else 1)
-    pairs = both(path, told.repeats, True, how="crops", count=count, budget=BUDGET)
-    what = f"{count:,} crops of 2 KiB from {told.size // GIB} GiB, cold"
+def crops_cold(table, args, small_readahead):
+    path = data.make(args.dir / "tokens.bin", args.size)
+    count = args.crops * (4 if small_readahead else 1)
+    pairs = both(path, args.repeats, True, how="crops", count=count, budget=BUDGET)
+    what = f"{count:,} crops of 2 KiB from {args.size // GIB} GiB, cold"
     compare(table, what, pairs, 1.3 if small_readahead else 2, "crops/s")
     within(table, what, pairs, LINE)
 
 
-def rows_limited(table, told, small_readahead):
-    path = data.make_rows(told.dir / "rows.npy", told.rows)
-    count = told.crops * (4 if small_readahead else 1)
+def rows_limited(table, args, small_readahead):
+    path = data.make_rows(args.dir / "rows.npy", args.rows)
+    count = args.crops * (4 if small_readahead else 1)
     budget = 128 * MIB
-    pairs = both(path, told.repeats, True, how="rows", count=count, budget=budget, limit=LIMIT)
+    pairs = both(path, args.repeats, True, how="rows", count=count, budget=budget, limit=LIMIT)
     if pairs is None:
         return
-    what = f"{count:,} shuffled rows of {told.rows:,} × 162, 400 MB cgroup"
+    what = f"{count:,} shuffled rows of {args.rows:,} × 162, 400 MB cgroup"
     compare(table, what, pairs, 2 if small_readahead else 20, "rows/s")
     within(table, what, pairs, budget + 32 * MIB)
 
 
-def cached(table, told, small_readahead):
-    path = data.make(told.dir / "cached.bin", told.size // 4)
+def cached(table, args, small_readahead):
+    path = data.make(args.dir / "cached.bin", args.size // 4)
     pairs = both(
-        path, told.repeats + 2, False, how="crops", count=told.crops * 100, budget=told.size
+        path, args.repeats + 2, False, how="crops", count=args.crops * 100, budget=args.size
     )
     compare(table, "crops, all cached, budget larger than the file", pairs, 0.97, "crops/s")
 
 
-def scan_cold(table, told, small_readahead):
-    path = data.make(told.dir / "tokens.bin", told.size)
-    pairs = both(path, told.repeats, True, how="scan", count=told.size // (8 * MIB), budget=BUDGET)
-    what = f"scan of {told.size // GIB} GiB in chunks of 8 MiB, cold"
+def scan_cold(table, args, small_readahead):
+    path = data.make(args.dir / "tokens.bin", args.size)
+    pairs = both(path, args.repeats, True, how="scan", count=args.size // (8 * MIB), budget=BUDGET)
+    what = f"scan of {args.size // GIB} GiB in chunks of 8 MiB, cold"
     compare(table, what, pairs, 0.9, "chunks/s")
     within(table, what, pairs, LINE)
 
 
-def cost(table, told, small_readahead):
-    path = data.make(told.dir / "tokens.bin", told.size)
+def cost(table, args, small_readahead):
+    path = data.make(args.dir / "tokens.bin", args.size)
     data.make_cold(path)
-    pieces = min(told.size, 8 * GIB) // (8 * MIB)
+    pieces = min(args.size, 8 * GIB) // (8 * MIB)
     figures = run(path, "scan", pieces, budget=BUDGET, pace=1e9)
     rate = figures["rate"] * 8 * MIB / 1e9
     share = figures["guard_cpu"]
@@ -282,29 +282,29 @@ def options():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--keep", action="store_true", help="keep the files for the next run")
     parser.add_argument("--small", action="store_true", help="little data, to see that it works")
-    told = parser.parse_args()
-    told.size = GIB if told.small else 10 * GIB
-    told.rows = 300_000 if told.small else 3_000_000
-    return told
+    args = parser.parse_args()
+    args.size = GIB if args.small else 10 * GIB
+    args.rows = 300_000 if args.small else 3_000_000
+    return args
 
 
 def main():
-    told = options()
-    told.dir.mkdir(parents=True, exist_ok=True)
+    args = options()
+    args.dir.mkdir(parents=True, exist_ok=True)
     table = Table()
     try:
-        with readahead(told.dir, told.readahead):
-            kib = data.readahead_kib(told.dir)
-            print(f"readahead {kib} KiB, budget {BUDGET // MIB} MiB, {told.repeats} repeats")
+        with readahead(args.dir, args.readahead):
+            kib = data.readahead_kib(args.dir)
+            print(f"readahead {kib} KiB, budget {BUDGET // MIB} MiB, {args.repeats} repeats")
             print("| what | measured | wanted | |\n|---|---|---|---|", flush=True)
-            for name in told.scenario or SCENARIOS:
-                SCENARIOS[name](table, told, kib is not None and kib <= 512)
+            for name in args.scenario or SCENARIOS:
+                SCENARIOS[name](table, args, kib is not None and kib <= 512)
     finally:
-        if not told.keep:
+        if not args.keep:
             for name in ("tokens.bin", "rows.npy", "cached.bin"):
-                (told.dir / name).unlink(missing_ok=True)
-    if told.json:
-        told.json.write_text(
+                (args.dir / name).unlink(missing_ok=True)
+    if args.json:
+        args.json.write_text(
             json.dumps({"readahead_kib": kib, "rows": table.rows}, indent=1) + "\n"
         )
     return 1 if table.failed else 0

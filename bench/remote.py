@@ -208,14 +208,14 @@ def show(what: str, results: dict[str, list[list[float]]], processor: bool) -> N
         print(f"{line}  ({', '.join(f'{one:.0f}' for one in speeds)})", flush=True)
 
 
-def ranges(told: argparse.Namespace, at: pathlib.Path, latency_ms: float) -> None:
+def ranges(args: argparse.Namespace, at: pathlib.Path, latency_ms: float) -> None:
     with late_nginx(at, latency_ms) as (url, how):
-        for size, count in ((4 << 20, told.mib // 8), (64 << 10, 2000)):
+        for size, count in ((4 << 20, args.mib // 8), (64 << 10, 2000)):
             results: dict[str, list[list[float]]] = {}
-            for _ in range(told.repeats):  # alternating, so that other load affects all alike
+            for _ in range(args.repeats):  # alternating, so that other load affects all alike
                 for name in WAYS:
-                    words = ["--one", name, url, str(size), str((told.mib << 20) // size)]
-                    if got := ask([*words, str(min(count, (told.mib << 20) // size))]):
+                    words = ["--one", name, url, str(size), str((args.mib << 20) // size)]
+                    if got := ask([*words, str(min(count, (args.mib << 20) // size))]):
                         results.setdefault(name, []).append(got)
             show(f"{size >> 10:>5} KiB  +{latency_ms:g} ms ({how})", results, True)
             ours = statistics.median(one[0] for one in results.pop("evenkeel"))
@@ -250,22 +250,22 @@ def run_epochs(source: str, cache: str, order: str, row: int, budget: str) -> No
         print(json.dumps([*figures, fetched]))
 
 
-def cache(told: argparse.Namespace, at: pathlib.Path) -> None:
+def cache(args: argparse.Namespace, at: pathlib.Path) -> None:
     file = at / "data/data.bin"
     with late_nginx(at, 0) as (url, _):
         contestants = {
             "local file, direct": (str(file), "direct"),
             "local file, auto": (str(file), "auto"),
-            "URL, cache on disk": (url, f"{at}/cache:{2 * told.mib + 64}MiB"),
+            "URL, cache on disk": (url, f"{at}/cache:{2 * args.mib + 64}MiB"),
         }
         cases = [("sequential", 4096), ("blocks", 4096), ("blocks 512KiB", 4096)]
         for order, row in [*cases, ("shuffled", 65536)]:
             results: dict[str, list[list[float]]] = {name: [] for name in contestants}
-            for turn in range(told.repeats + 1):
+            for turn in range(args.repeats + 1):
                 for name, (source, where) in contestants.items():
                     os.posix_fadvise(fd := os.open(file, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)
                     os.close(fd)
-                    got = ask(["--epochs", source, where, order, str(row), f"{told.budget}MiB"])
+                    got = ask(["--epochs", source, where, order, str(row), f"{args.budget}MiB"])
                     if turn == 0:  # it fills the cache
                         continue
                     assert got is not None and got[4] == 0, "all of it is in the cache"
@@ -288,19 +288,19 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=64, metavar="MIB", help="of `cache`")
     parser.add_argument("--latency", default="0,20", metavar="MS")
     parser.add_argument("--repeats", type=int, default=3)
-    told = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         at = pathlib.Path(folder)
         at.chmod(0o755)
         (at / "data").mkdir()
-        np.random.default_rng(0).integers(0, 256, told.mib << 20, np.uint8).tofile(
+        np.random.default_rng(0).integers(0, 256, args.mib << 20, np.uint8).tofile(
             at / "data/data.bin"
         )
-        if "ranges" in told.what:
-            for latency in told.latency.split(","):
-                ranges(told, at, float(latency))
-        if "cache" in told.what:
-            cache(told, at)
+        if "ranges" in args.what:
+            for latency in args.latency.split(","):
+                ranges(args, at, float(latency))
+        if "cache" in args.what:
+            cache(args, at)
 
 
 if __name__ == "__main__":

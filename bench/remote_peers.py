@@ -223,8 +223,8 @@ def prepare(root: pathlib.Path, rows: int) -> list[str]:
     return missing
 
 
-def compare(told: argparse.Namespace, at: pathlib.Path) -> None:
-    rows = (told.mib << 20) // (WIDTH * 4)
+def compare(args: argparse.Namespace, at: pathlib.Path) -> None:
+    rows = (args.mib << 20) // (WIDTH * 4)
     at.chmod(0o755)  # nginx may run as another user
     (at / "data/bucket").mkdir(parents=True)
     for one in prepare(at / "data/bucket", rows):
@@ -240,13 +240,13 @@ def compare(told: argparse.Namespace, at: pathlib.Path) -> None:
         "AWS_ALLOW_HTTP": "true",  # for obstore, which litdata uses
     }
     results: dict[str, list[list[float]]] = {}
-    names = [one for one in WAYS if not told.only or one in told.only.split(",")]
+    names = [one for one in WAYS if not args.only or one in args.only.split(",")]
     with nginx(at, "127.0.0.1", []):
-        for repeat in range(told.repeats):
+        for repeat in range(args.repeats):
             for name in names:
                 scratch = at / f"scratch-{repeat}-{name}"
                 scratch.mkdir()
-                with Relay(("127.0.0.1", PORT), told.latency) as relay:
+                with Relay(("127.0.0.1", PORT), args.latency) as relay:
                     environment["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{relay.port}"
                     try:
                         got = subprocess.run(
@@ -289,9 +289,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0, metavar="MS")
     parser.add_argument("--only", default="")
-    told = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        compare(told, pathlib.Path(folder))
+        compare(args, pathlib.Path(folder))
 
 
 if __name__ == "__main__":

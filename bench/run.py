@@ -72,8 +72,8 @@ class Contestant:
 
 
 class Bench:
-    def __init__(self, told):
-        self.told, self.python = told, told.python or interpreter(ROOT)
+    def __init__(self, args):
+        self.args, self.python = args, args.python or interpreter(ROOT)
         self.contestants = {name: Contestant(name) for name in NAMES}
         packages = sorted({p for c in self.contestants.values() for p in c.packages})
         self.versions = versions(self.python, packages)
@@ -92,8 +92,8 @@ class Bench:
 
     def path(self, scenario):
         one = DATA[scenario.data]
-        count = one.small if self.told.small else one.count
-        path = self.told.dir / f"{one.name}-{count}.bin"
+        count = one.small if self.args.small else one.count
+        path = self.args.dir / f"{one.name}-{count}.bin"
         if not path.exists():
             self._ours.add(path)
         one.make(path, count)
@@ -101,7 +101,7 @@ class Bench:
 
     def described(self, scenario):
         one, path = DATA[scenario.data], self.path(scenario)
-        count = one.small if self.told.small else one.count
+        count = one.small if self.args.small else one.count
         size = sum(file.stat().st_size for file in data.files_in(path))
         text = f"{size / data.GIB:.3g} GiB" if size >= data.GIB else f"{size / data.MIB:.3g} MiB"
         return one.text.format(count=count, size=text)
@@ -110,7 +110,7 @@ class Bench:
         """The folder of the contestant's converted copy, created if needed; "" if it needs none."""
         if scenario.data not in contestant.converts:
             return ""
-        folder = self.told.dir / f"{pathlib.Path(work.path).stem}-{contestant.converted}"
+        folder = self.args.dir / f"{pathlib.Path(work.path).stem}-{contestant.converted}"
         complete = folder / ".complete"
         if not complete.exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -140,13 +140,13 @@ class Bench:
             kind=scenario.work,
             path=str(self.path(scenario)),
             converted="",
-            seconds=0 if scenario.first_only else self.told.seconds,
+            seconds=0 if scenario.first_only else self.args.seconds,
             batch=scenario.batch,
             block=scenario.block,
             workers=scenario.workers,
             numbered=scenario.data == "blocks",
             # The data never fits.
-            budget=scenario.small_budget if self.told.small else scenario.budget,
+            budget=scenario.small_budget if self.args.small else scenario.budget,
         )
         if scenario.middle:
             work.first_batch = work.blocks // 2 // work.batch
@@ -156,8 +156,8 @@ class Bench:
         """Runs every contestant in each repeat, so that changes on the machine affect all alike."""
         data.say(f"{scenario.name}: {scenario.title}; {self.described(scenario)}")
         rows, running = {}, {}
-        for name in self.told.peers:
-            if name in scenario.without and name not in (self.told.peer or ()):
+        for name in self.args.peers:
+            if name in scenario.without and name not in (self.args.peer or ()):
                 continue
             contestant = self.contestants[name]
             row = rows[name] = {"title": contestant.title, "runs": [], "reason": None}
@@ -171,7 +171,7 @@ class Bench:
                 except Failed as failure:
                     row["reason"] = f"its data could not be converted: {failure}"
                     del running[name]
-        for number in range(min(self.told.repeats, scenario.most_repeats)):
+        for number in range(min(self.args.repeats, scenario.most_repeats)):
             for name, work in list(running.items()):
                 try:
                     result = self.once(scenario, name, work)
@@ -257,9 +257,9 @@ def summary(runs):
 def brief(scenario, result):
     grown = result["growth"]["memory"] / data.MIB
     first = result["first_batch_s"]
-    told = f"first batch {first * 1e3:,.1f} ms, " if first is not None else ""
+    delay = f"first batch {first * 1e3:,.1f} ms, " if first is not None else ""
     speed = "" if scenario.first_only else f"{result['per_s']:>12,.0f} {scenario.unit}/s, "
-    return f"{speed}{told}memory +{grown:,.1f} MiB, read {result['read_per_wanted']:.1f} x"
+    return f"{speed}{delay}memory +{grown:,.1f} MiB, read {result['read_per_wanted']:.1f} x"
 
 
 def print_table(name, result):
@@ -355,16 +355,16 @@ def options():
         "--dir", type=pathlib.Path, default=ROOT / ".cache/side-by-side", help="a disk, not tmpfs"
     )
     parser.add_argument("--python", type=pathlib.Path, help="the interpreter that has the peers")
-    told = parser.parse_args()
-    if told.repeats < 1 or told.seconds <= 0:
+    args = parser.parse_args()
+    if args.repeats < 1 or args.seconds <= 0:
         parser.error("--repeats must be at least 1 and --seconds more than 0")
-    told.peers = [name for name in NAMES if not told.peer or name in (*OURS, *told.peer)]
-    told.peers.sort(key=lambda name: (name not in OURS, name))
-    if told.quick:
-        told.repeats, told.seconds = 3, 0.5
-    if told.small:
-        told.repeats, told.seconds = 1, 0.2
-    return told
+    args.peers = [name for name in NAMES if not args.peer or name in (*OURS, *args.peer)]
+    args.peers.sort(key=lambda name: (name not in OURS, name))
+    if args.quick:
+        args.repeats, args.seconds = 3, 0.5
+    if args.small:
+        args.repeats, args.seconds = 1, 0.2
+    return args
 
 
 def print_list(bench):
@@ -377,41 +377,41 @@ def print_list(bench):
         print(f"  {one.name:<20}{one.title:<32}{known}")
 
 
-def write(told, bench, described, took):
-    if not told.json:
+def write(args, bench, described, took):
+    if not args.json:
         return
     report = {
         "machine": described,
         "versions": {name: one for name, one in bench.versions.items() if one},
-        "repeats": told.repeats,
-        "seconds": told.seconds,
+        "repeats": args.repeats,
+        "seconds": args.seconds,
         "took_s": took,
         "scenarios": bench.results,
     }
-    told.json.write_text(json.dumps(report, indent=1) + "\n")
+    args.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def main():
-    told = options()
-    bench = Bench(told)
-    if told.list:
+    args = options()
+    bench = Bench(args)
+    if args.list:
         print_list(bench)
         return 0
-    told.dir.mkdir(parents=True, exist_ok=True)
-    wanted = [one for one in SCENARIOS.values() if not told.scenario or one.name in told.scenario]
+    args.dir.mkdir(parents=True, exist_ok=True)
+    wanted = [one for one in SCENARIOS.values() if not args.scenario or one.name in args.scenario]
     began = time.monotonic()
-    with readahead(told.dir, told.readahead):
-        described = machine(told.dir)
+    with readahead(args.dir, args.readahead):
+        described = machine(args.dir)
         data.say(", ".join(f"{key} {value}" for key, value in described.items()))
         try:
             for number, scenario in enumerate(wanted):
                 bench.run(scenario)
                 # After each scenario, so that an interrupted run keeps its results.
-                write(told, bench, described, time.monotonic() - began)
-                if not told.keep and scenario.data not in {s.data for s in wanted[number + 1 :]}:
+                write(args, bench, described, time.monotonic() - began)
+                if not args.keep and scenario.data not in {s.data for s in wanted[number + 1 :]}:
                     bench.remove()
         finally:
-            if not told.keep:
+            if not args.keep:
                 bench.remove()
     for name, result in bench.results.items():
         print_table(name, result)

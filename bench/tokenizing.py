@@ -284,21 +284,21 @@ def main():
     options.add_argument("--folder", default=None, help="folder for files; on a disk")
     options.add_argument("--plain", action="store_true", help="lines of text instead of JSONL")
     options.add_argument("--json", action="store_true")
-    told = options.parse_args()
-    if told.plain and not told.only:
-        told.only = ["evenkeel", "alone"]  # the others read JSON
-    ways = told.only or [w for w in WAYS if (w == "datatrove") <= (told.library == "tokenizers")]
-    with tempfile.TemporaryDirectory(dir=told.folder) as name:
+    args = options.parse_args()
+    if args.plain and not args.only:
+        args.only = ["evenkeel", "alone"]  # the others read JSON
+    ways = args.only or [w for w in WAYS if (w == "datatrove") <= (args.library == "tokenizers")]
+    with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = pathlib.Path(name)
-        make_corpus(folder, told.size * MIB, max(4, told.cores), told.plain)
+        make_corpus(folder, args.size * MIB, max(4, args.cores), args.plain)
         make_tokenizers(folder)
         seconds = {way: [] for way in ways}
         cpus = {way: [] for way in ways}
         memory = dict.fromkeys(ways, 0)
         answers = {}
-        for _ in range(told.rounds):
+        for _ in range(args.rounds):
             for way in ways:
-                took, cpu, peak, answers[way] = run(folder, way, told.library, told.cores)
+                took, cpu, peak, answers[way] = run(folder, way, args.library, args.cores)
                 seconds[way].append(took)
                 cpus[way].append(cpu)
                 memory[way] = max(memory[way], peak)
@@ -308,16 +308,16 @@ def main():
         assert len({crc for _, crc in known if crc is not None}) <= 1, answers
     table = {
         way: {
-            "mib_per_second": told.size / statistics.median(seconds[way]),
-            "mib_per_cpu_second": told.size / statistics.median(cpus[way]),
+            "mib_per_second": args.size / statistics.median(seconds[way]),
+            "mib_per_cpu_second": args.size / statistics.median(cpus[way]),
             "memory": memory[way],
         }
         for way in ways
     }
-    if told.json:
+    if args.json:
         print(json.dumps(table, indent=1))
         return
-    print(f"{told.size} MiB of text, {told.library}, {told.cores} cores, {told.rounds} rounds")
+    print(f"{args.size} MiB of text, {args.library}, {args.cores} cores, {args.rounds} rounds")
     for way, row in table.items():
         first = table[ways[0]]
         print(

@@ -34,8 +34,8 @@ def speed(tool: str, work: str, file: pathlib.Path, seconds: float) -> float:
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"two_tools: exit status {done.returncode}: {' '.join(words)}\n{done.stdout}")
-    told = json.loads(done.stdout)
-    return told["results"][0]["items_per_s"] if command == "compare" else told["tokens_per_s"]
+    report = json.loads(done.stdout)
+    return report["results"][0]["items_per_s"] if command == "compare" else report["tokens_per_s"]
 
 
 def main() -> None:

@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "evenkeel/bytes.h"
 #include "remote/object.h"
+#include "remote/opening.h"
 
 namespace evenkeel::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "evenkeel/bytes.h"
 #include "evenkeel/meter.h"
 #include "format/source.h"
-#include "remote/object.h"
+#include "remote/opening.h"
 
 namespace evenkeel::cli {
 namespace {

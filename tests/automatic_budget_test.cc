@@ -1,4 +1,4 @@
-// An automatic budget in a memory cgroup, beside a neighbour that takes the memory.
+// An automatic budget in a memory cgroup, next to another process that takes the memory.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ namespace {
 using NeighbourClock = std::chrono::steady_clock;
 constexpr std::uint64_t kBlock = 1_MiB;
 
-// A cache of blocks that are really there.
+// A cache whose blocks occupy memory.
 class HeldBlocks : public Reclaimer {
  public:
   explicit HeldBlocks(const Budget& budget) : memory_(budget, "cached blocks") {}
@@ -57,8 +57,8 @@ class HeldBlocks : public Reclaimer {
   std::deque<void*> blocks_ GUARDED_BY(mutex_);
 };
 
-// Long enough for any machine: what is waited for comes within a fraction of a second. `late_ms`:
-// how much longer than they should its sleeps took in all, as others had the processors.
+// Waits long enough for any machine; normally the condition becomes true within a fraction of a
+// second. `late_ms`: by how much all sleeps together were too long, because processors were busy.
 bool comes_true(const std::function<bool()>& condition, double& late_ms) {
   const auto deadline = NeighbourClock::now() + std::chrono::seconds(20);
   while (!condition()) {
@@ -82,7 +82,7 @@ struct Pipe {
   void tell(char what) const {
     if (::write(ends[1], &what, 1) != 1) ::_exit(1);
   }
-  // 0 when the other side is gone.
+  // Returns 0 if the other process has ended.
   char hear() const {
     char what = 0;
     return ::read(ends[0], &what, 1) == 1 ? what : '\0';
@@ -92,7 +92,7 @@ struct Pipe {
   int ends[2] = {};
 };
 
-// Takes memory bit by bit when it is asked to, and keeps it until it is asked again.
+// Waits for a byte, takes memory block by block, and keeps it until the next byte.
 [[noreturn]] void be_a_neighbour(std::uint64_t bytes, const Pipe& asked, const Pipe& answers) {
   asked.only_hear();
   answers.only_tell();
@@ -109,13 +109,13 @@ struct Pipe {
   ::_exit(0);
 }
 
-// When less than the reserve of 16 MiB was left in the cgroup, by this clock.
+// The first time at which less than the reserve of 16 MiB was left in the cgroup; 0: not yet.
 std::int64_t noted_when_short(NeighbourClock::time_point now, std::int64_t noted_ns) {
   if (noted_ns != 0 || available_memory().bytes >= 16_MiB) return noted_ns;
   return now.time_since_epoch().count();
 }
 
-// Returns what was not as it should be, as an exit status.
+// Returns 0, or an exit status that says which check failed.
 int work_beside_a_neighbour(const Pipe& ask, const Pipe& answers) {
   ask.only_tell();
   answers.only_hear();
@@ -147,10 +147,10 @@ int work_beside_a_neighbour(const Pipe& ask, const Pipe& answers) {
       static_cast<double>(after) / 1048576);
   std::fflush(stdout);
   if (!shrank) return 5;
-  if (from_short > 100 && late_ms < 50) return 8;  // a machine that is busy proves nothing
+  if (from_short > 100 && late_ms < 50) return 8;  // on a busy machine, it may take longer
   if (after + 32_MiB > before || budget.limit() < 16_MiB) return 6;
   ask.tell('e');
-  // The memory is free again.
+  // The neighbour ends, so the memory is free again.
   const std::uint64_t limit = budget.limit();
   return comes_true([&] { return budget.limit() > limit; }) ? 0 : 7;
 }
@@ -159,7 +159,7 @@ TEST(MemoryAutomatic, ABudgetShrinksWhenANeighbourTakesTheMemory) {
   const CgroupScope cgroup(256_MiB);
   if (!cgroup.why_not().empty()) GTEST_SKIP() << cgroup.why_not();
   const Pipe ask, answers;
-  // Apart from the start: a child of the job would share its pages.
+  // Forked first, because a child of the other process would share its pages.
   const pid_t neighbour = ::fork();
   if (neighbour == 0) {
     if (!cgroup.add(::getpid())) ::_exit(1);

@@ -1,4 +1,4 @@
-"""The C interface: examples in C and in Rust, and whether a changed header is noticed."""
+"""The C interface: examples in C and Rust, and the check of the header."""
 
 import array
 import json
@@ -36,7 +36,7 @@ def checksum(x_and_y):
 
 
 def batches_of_tool(tokens, steps):
-    """(input, target) of the same batches, from the stream and what `evenkeel explain` says."""
+    """(input, target) of the same batches, computed from the stream and `evenkeel explain`."""
     stream = array.array("H", tokens.read_bytes())
     options = "--batch-size 4 --block-size 1024 --order covering --seed 1337".split()
     for step in range(steps):
@@ -72,7 +72,7 @@ def test_example_in_rust_gives_the_checksum_of_c(tokens, tmp_path):
     if not shutil.which("rustc"):
         pytest.skip("rustc is not installed")
     program = tmp_path / "train_tokens"
-    # What a static library asks of its users stands in the pkg-config file.
+    # The pkg-config file names the libraries that a static libevenkeel needs.
     libraries = re.findall(r"-l(\S+)", (BUILD / "cmake" / "evenkeel.pc").read_text())
     flags = [word for name in libraries for word in ("-l", name)]
     source = ROOT / "examples" / "c" / "train_tokens.rs"

@@ -1,4 +1,4 @@
-// For tests: a memory cgroup of their own, version 1 or 2, that goes away again.
+// For tests: a memory cgroup, version 1 or 2, that is removed at the end of its scope.
 #pragma once
 
 #include <sys/types.h>
@@ -31,13 +31,13 @@ class CgroupScope {
   CgroupScope(const CgroupScope&) = delete;
   CgroupScope& operator=(const CgroupScope&) = delete;
 
-  const std::string& why_not() const { return why_not_; }  // empty: it works
+  const std::string& why_not() const { return why_not_; }  // empty if it was created
   bool add(pid_t process) const { return put("cgroup.procs", std::to_string(process)); }
 
   std::uint64_t oom_kills() const {
     return number_after(is_v1_ ? "memory.oom_control" : "memory.events", "oom_kill ");
   }
-  // How often the limit was reached, so that the kernel had to take pages back.
+  // How often the limit was reached, so that the kernel had to reclaim pages.
   std::uint64_t limit_hits() const {
     return is_v1_ ? number_after("memory.failcnt", "") : number_after("memory.events", "max ");
   }

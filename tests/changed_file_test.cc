@@ -1,5 +1,5 @@
-// Files that change under an open array: an error that names the file, or the data of before; never
-// other data, never a signal.
+// Files that change while an array is open: reading returns the old data, or an error that names
+// the file. It never returns other data or raises a signal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -27,7 +27,8 @@ class ChangedFile : public testing::TestWithParam<EngineKind> {
  protected:
   Array open() {
     path_ = counting_file(folder_, "numbers", kChangedRows * kChangedColumns);
-    // Modification times move in ticks of the kernel's clock: a change within this tick must show.
+    // Modification times advance in ticks of the kernel's clock. An old one makes a change within
+    // this tick visible.
     std::filesystem::last_write_time(
         path_, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(10));
     return Array::open(path_, counted(kChangedColumns, 2_MiB, GetParam()));
@@ -43,7 +44,7 @@ class ChangedFile : public testing::TestWithParam<EngineKind> {
   static void scan(const Array& array) {
     for (const Chunk& chunk : array.chunks(1000)) ASSERT_TRUE(counts_on(chunk));
   }
-  // Reading now, in every way, is an error that names the file.
+  // Every way to read is now an error that names the file.
   void expect_refused(const Array& array) const {
     for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); }),
                                error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
@@ -132,7 +133,8 @@ TEST_P(ChangedFile, DeletedIsTheOldDataOrAnErrorThatNamesIt) {
   }
 }
 
-// Chunks are being read ahead: what is handed out was there before, and the end is an error.
+// While chunks are read ahead: each chunk that is handed out has the old data, and then there is an
+// error.
 TEST_P(ChangedFile, RewrittenDuringAScanIsAnErrorBeforeTheScanEnds) {
   const Array array = open();
   std::uint64_t chunks = 0, wrong = 0;
@@ -157,7 +159,7 @@ TEST_P(ChangedFile, AnArrayOpenedAgainReadsTheNewData) {
   EXPECT_EQ(gathered(array, first), counting(5, kChangedColumns));
 }
 
-// Who has a file open may go on; who opens it later is refused, with the file's name.
+// An array that has the file open may continue; opening it later is an error that names the file.
 TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
   path_ = counting_file(folder_, "numbers", kChangedRows * kChangedColumns);
   std::filesystem::permissions(folder_.root(), std::filesystem::perms(0777));
@@ -172,7 +174,7 @@ TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
       if (read_before) read(array);
       ::chmod(path_.c_str(), 0000);
       for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
-        if (error.operation() == "test") continue;  // none was due
+        if (error.operation() == "test") continue;  // nothing was thrown, which is right, too
         if (error.code() != EACCES || error.path() != path_) return std::string(error.what());
       }
       return std::string("well");
@@ -259,7 +261,7 @@ TEST_F(LeftMapping, IsAnErrorWhenTheFileIsRewrittenEvenIfItsMtimeIsSetBack) {
   }
 }
 
-// What never fits is refused, and the array goes on as it was.
+// A result that can never fit is an error, and the array continues to map the file.
 TEST_F(LeftMapping, IsNotLeftByACallThatFails) {
   const Array array = open_mapped();
   for (int i = 0; i < 3; ++i) {
@@ -293,8 +295,8 @@ TEST_F(LeftMapping, ThreadsThatReadMeanwhileGetTheirRows) {
     for (int thread = 0; thread < 4; ++thread) {
       threads.emplace_back([&, thread] {
         for (std::uint64_t i = 0; i < 50; ++i) {
-          // Small results fit beside the mapping, large ones do not, and two large ones not
-          // together.
+          // Small results fit in addition to the mapping. Large ones do not, and two of them do
+          // not fit together.
           const bool large = thread % 2 == 1;
           const Reservation room =
               Internals::of(array).room_for_read(large ? kBudget * 2 / 3 : 100'000, "results");
@@ -311,9 +313,9 @@ TEST_F(LeftMapping, ThreadsThatReadMeanwhileGetTheirRows) {
 INSTANTIATE_TEST_SUITE_P(Engines, ChangedFile, testing::ValuesIn(kAllEngines),
                          [](const auto& tested) { return std::string(engine_name(tested.param)); });
 
-// Truncated and grown again, all the time, while it is read: errors or what was there (zeros, where
-// it has been cut and grown), no signal. `map`, `remap` and `advise` are not here: they touch pages
-// of the file itself, and nothing can be between the last look and the touch (docs/reliability.md).
+// The file is truncated and extended again and again while it is read. Reading returns the data,
+// zeros where the file was extended, or an error, and never raises a signal. Not for `map`, `remap`
+// and `advise`: they touch mapped pages, which can be truncated right before (docs/reliability.md).
 class TruncatedMeanwhile : public testing::TestWithParam<EngineKind> {};
 
 TEST_P(TruncatedMeanwhile, NoSignalReachesTheReader) {
@@ -329,7 +331,7 @@ TEST_P(TruncatedMeanwhile, NoSignalReachesTheReader) {
     });
     std::uint64_t errors = 0;
     std::string other_error;
-    // Longer where the thread that truncates has to wait for a processor.
+    // Reads longer if the thread that truncates has to wait for a processor.
     const auto begun = std::chrono::steady_clock::now();
     const auto goes_on = [&] {
       const auto took = std::chrono::steady_clock::now() - begun;

@@ -1,4 +1,4 @@
-"""scripts/check_skips: tests are skipped for the reasons that are allowed, and no more of them."""
+"""scripts/check_skips: which tests may be skipped, for which reasons, and how many."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ RULES = [
 
 
 def check(folder, step, reasons, **environment):
-    """The exit status, and what is said, for tests that were skipped for these reasons."""
+    """The exit status and the output, if tests were skipped for these reasons."""
     tests = "".join(f'<testcase><skipped message="{reason}"/></testcase>' for reason in reasons)
     (folder / "results").mkdir(exist_ok=True)
     (folder / "results" / "a.xml").write_text(f"<testsuites>{tests}<testcase/></testsuites>")

@@ -1,4 +1,4 @@
-"""The tool as a user meets it."""
+"""The tool itself, and its commands info and doctor."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_what_could_not_be_printed_is_an_error(user, features, args):
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
 def test_no_file_takes_the_place_of_a_closed_stream(user, features, closed):
-    """A file that is opened as descriptor 1 would get what is printed, and no error."""
+    """A file that is opened as descriptor 1 would receive the output without an error."""
     words = user.command("convert", features, "-o", "copy.npy")
     shell = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *words],

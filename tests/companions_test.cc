@@ -1,6 +1,6 @@
-// Which files an index can lead to. No format that is read names other files; the index and its
-// tokens find each other by their names, in one folder. Links are followed as the system follows
-// them, and what they lead to must be a regular file.
+// Which other files opening tokens can reach. No format of tokens names other files: an index and
+// its tokens are in one folder and found by their names. Links are followed as the system does, and
+// must lead to a regular file.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ namespace {
 using Companions = TokenFileTest;
 
 TEST_F(Companions, ANameInsideAnIndexIsNeverOpened) {
-  // Paths where names, modes or metadata could be: they are bytes like others.
+  // Paths in place of names, modes or metadata are ordinary bytes.
   const std::string secret = write("secret", "secret tokens...");
   const std::string tokens = write("a.ds", "12345678");
   write("a.ds.index", le<std::uint64_t>(4));

@@ -88,7 +88,7 @@ def test_compare_of_strangers_files_says_what_it_cannot_know(user, features):
     if not user.prefix:
         pytest.skip("needs a user who does not own the file")
     path = user.folder / "theirs.npy"
-    shutil.copyfile(features, path)  # root's
+    shutil.copyfile(features, path)  # owned by root
     path.chmod(0o644)
     report = user.run(
         "compare", path, "--engines", "direct", "--seconds", "0.1", "--budget", "16MiB", "--json"
@@ -143,13 +143,13 @@ def test_compare_refuses_a_picture_that_cannot_be_written_before_it_works(user, 
 
 
 def has_memory_limit(pid):
-    """Whether a tool that has ended left its cgroup. Others may have left theirs: kill -9 does."""
+    """Whether this tool, which has ended, left its cgroup. Killed ones may have left theirs."""
     folders = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
     return any((folder / f"evenkeel-{pid}").exists() for folder in folders)
 
 
 def compare_within(user, features, *args):
-    """The ended tool, and what it printed, when its cgroup has gone."""
+    """Waits until the tool has ended and its cgroup is removed. Returns it, and its output."""
     command = user.command("compare", features, *args)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=user.folder
@@ -170,7 +170,7 @@ def test_compare_inside_a_limit_cannot_take_more_than_it(user, features, kind):
             break
     args += ["--seconds", seconds, "--json", "--limit", limit]
     done = compare_within(user, features, *args)
-    if done.returncode != 0:  # never without a word, and never without the limit
+    if done.returncode != 0:  # it must report it, and not run without the limit
         assert "limit memory by a cgroup" in done.stderr and "root" in done.stderr
         assert done.stderr.count("cgroup /sys") == 1 and done.stdout == ""
         if not user.prefix and os.geteuid() == 0:
@@ -181,7 +181,7 @@ def test_compare_inside_a_limit_cannot_take_more_than_it(user, features, kind):
     assert figures["memory_limit_bytes"] == limit
     limited = figures["results"][0]
     assert limited[growth] <= limit + 2 * MIB < free[growth]
-    # It reads again what it had to give up.
+    # It reads evicted pages again.
     assert limited["disk_bytes"] > free["disk_bytes"] > 0
 
 

@@ -1,4 +1,4 @@
-"""For the tests of compare and demo: what a report has in it, and processes under way."""
+"""For the tests of compare and demo: checks of reports, and of processes that run."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def check_report(report, pattern, engines):
 
 
 def check_picture(page, figures):
-    """A run for each engine, whose samples reach what was printed."""
+    """Checks that each engine has a run whose samples reach the printed figures."""
     assert page["growth"] is True
     assert page["budget_bytes"] == figures["budget_bytes"]
     assert [run["name"] for run in page["runs"]] == [r["engine"] for r in figures["results"]]
@@ -48,9 +48,9 @@ def check_picture(page, figures):
             printed = result[f"{column}_growth_peak_bytes"]
             assert max(samples[column]) == pytest.approx(printed, rel=0.05, abs=2 * MIB)
         rss = map(sum, zip(*(samples[name] for name in ("anon", "file", "shmem")), strict=True))
-        # The kernel's own mark also knows of what came and went between two samples.
+        # The kernel's peak also includes growth between two samples.
         assert max(rss) <= result["rss_growth_peak_bytes"] * 1.05 + 2 * MIB
-        # Two milliseconds apart, or a few of those made one.
+        # Samples are two milliseconds apart, and some may be combined into one.
         assert run["seconds"] >= 0.9 * result["seconds"]
 
 

@@ -17,13 +17,13 @@ def said(*words):
 
 
 def commands():
-    """As --help lists them."""
+    """The commands that --help lists."""
     listed = said("--help").split("Subcommands:\n")[1].split("\n\n")[0]
     return [line.split()[0] for line in listed.splitlines()]
 
 
 def options(command):
-    """Those that have a line in --help."""
+    """The options that have a line in --help."""
     found = re.findall(r"^  (?:-\w,)?(--[a-z][a-z-]*)", said(command, "--help"), re.MULTILINE)
     assert "--help" in found
     return set(found)
@@ -52,7 +52,7 @@ def test_bash_offers_commands(tmp_path):
 def test_bash_offers_the_options_of_a_command(tmp_path):
     assert complete("evenkeel compare --m", tmp_path) == ["--merge-gap"]
     assert "--dtype" in complete("evenkeel info --", tmp_path)  # of a group
-    assert complete("evenkeel compare --budget ", tmp_path) == []  # a value is wanted
+    assert complete("evenkeel compare --budget ", tmp_path) == []  # a value is expected
 
 
 def test_shells_are_offered(tmp_path):
@@ -65,10 +65,10 @@ def test_shells_are_offered(tmp_path):
 
 def test_bash_offers_programs_where_a_command_begins(tmp_path):
     assert "bash" in complete("evenkeel guard --budget 1GiB bas", tmp_path)
-    assert complete("evenkeel guard -- bash --no", tmp_path) == []  # no options of ours
+    assert complete("evenkeel guard -- bash --no", tmp_path) == []  # not options of the tool
 
 
-# What a script offers for one command, and how an option looks in it.
+# The part of a script for one command, and the form of an option in it.
 OFFERED = {
     "bash": (r"^    {}\) options='([^']*)'", r"{}\s"),
     "zsh": (r"^      {}\)\n(.*?);;$", r"{}\["),

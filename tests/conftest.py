@@ -1,4 +1,4 @@
-"""The tool, and who runs it. The tool's path comes from EVENKEEL_TOOL."""
+"""Fixtures: the tool, whose path is in EVENKEEL_TOOL, and the users that run it."""
 
 import atexit
 import contextlib
@@ -20,14 +20,14 @@ from report_page_help import Viewer
 TOOL = os.environ.get("EVENKEEL_TOOL") or str(Path(__file__).parent.parent / "build" / "evenkeel")
 NOBODY = 65534
 
-# Whoever is started in the background ignores Ctrl-C, and hands that down: the tests send it.
+# Processes in the background ignore SIGINT, and so do their children. The tests send it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @functools.cache
 def tool_for_all():
-    """The tool and the library beside it, where everybody may look: a checkout may be private."""
+    """A copy of the tool and its library that all users may read: the checkout may be private."""
     folder = Path(tempfile.mkdtemp(prefix="evenkeel-tool-", dir="/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)
@@ -38,7 +38,7 @@ def tool_for_all():
 
 
 class User:
-    """Runs the tool in a folder of the user's own: as we are, or as nobody."""
+    """Runs the tool in a folder of its own: as the current user, or as another one."""
 
     def __init__(self, name, folder):
         self.folder = folder
@@ -109,15 +109,15 @@ def user(request):
 
 
 def can_run_python(name):
-    """Through a shell: setpriv itself still has the rights of root when it starts a program."""
+    """Checks through a shell, because setpriv itself starts a program with the rights of root."""
     command = ["sh", "-c", '"$0" -c 0', sys.executable]
     return subprocess.run([*User(name, None).prefix, *command], capture_output=True).returncode == 0
 
 
 @pytest.fixture(scope="module")
 def anyone():
-    """For what takes long: once, and without privileges where that can be had. An interpreter may
-    lie where only root may look."""
+    """For long tests, which run as one user only: without privileges if possible. It is not if only
+    root may read the interpreter."""
     name = "self"
     if os.geteuid() == 0 and shutil.which("setpriv"):
         name = "nobody" if can_run_python("nobody") else "powerless"
@@ -132,7 +132,7 @@ def program(user):
 
 @pytest.fixture
 def running(user, program):
-    """Starts the program as the user; ends it with the test."""
+    """Starts the program as the user. Kills it at the end of the test."""
     started = []
 
     def run(*words, prefix=user.prefix):
@@ -162,7 +162,7 @@ def data(user):
 
 @pytest.fixture(scope="module")
 def features(user):
-    """64 MiB of rows that look random, on the disk."""
+    """64 MiB of random rows, flushed to the disk."""
     rows = np.random.default_rng(7).random(((1 << 18), 64), dtype=np.float32)
     path = user.save("features.npy", rows)
     with open(path) as file:
@@ -172,7 +172,7 @@ def features(user):
 
 @pytest.fixture(scope="session")
 def guard_program():
-    """guard_program.c, compiled: by words, dynamic or static."""
+    """A function that compiles guard_program.c, with options of the compiler such as -static."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         pytest.skip("no C compiler: the program cannot be made")
@@ -196,7 +196,7 @@ def guard_program():
 
 @pytest.fixture(scope="module")
 def browser():
-    """To look at report pages with."""
+    """Opens report pages."""
     driving = pytest.importorskip(
         "playwright.sync_api", reason="no playwright: no browser to drive"
     )
@@ -212,7 +212,7 @@ def browser():
 
 @pytest.fixture
 def viewer(browser):
-    """Whatever a test is about, its pages must be silent and must load nothing."""
+    """Opens pages, which by the end of a test must have reported no error and loaded nothing."""
     with tempfile.TemporaryDirectory(prefix="evenkeel-page-test-") as folder:
         viewer = Viewer(browser, Path(folder))
         yield viewer

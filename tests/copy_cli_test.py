@@ -1,4 +1,4 @@
-"""evenkeel convert, merge, split and sample, as a user meets them."""
+"""The commands evenkeel convert, merge, split and sample."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ from shuffle_cli_test import digest, killed_at_random, megatron, names
 
 @pytest.fixture
 def user(tmp_path):
-    """As we are, in a folder of the test's own."""
+    """The current user, in a folder for this test."""
     return User("self", tmp_path)
 
 
@@ -176,7 +176,7 @@ def test_merge_by_weights(user):
     mixed = ["merge", "a.npy", "[bc].npy", "-o", "m.npy", "--weights", "3,1"]
     assert user.json(*mixed)["items"] == 400
     found = loaded(user, "m.npy")
-    for end in range(401):  # at every place
+    for end in range(401):  # truncated at every byte
         assert abs((found[:end] < 1000).sum() - 0.75 * end) < 1
     assert found[found < 1000].tolist() == list(range(300))
     assert found[found >= 1000].tolist() == list(range(1000, 1100))
@@ -231,7 +231,7 @@ def test_killed_and_resumed_gives_the_same_bytes(user, command):
 
 
 def killed_at_size(user, *args, bytes):
-    """The kernel ends it when a file would become longer; it had checkpoints before."""
+    """The kernel kills it when a file would exceed this size, after some checkpoints."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-// For tests: files of uint32 numbers 0, 1, 2, ..., in which a wrong row shows itself.
+// For tests: files of the uint32 numbers 0, 1, 2, ..., so that a wrong row is recognized.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ inline std::string counting_file(const TempFolder& folder, std::string_view name
                       {reinterpret_cast<const char*>(numbers.data()), count * sizeof numbers[0]});
 }
 
-// How such a file is opened: rows of `columns` numbers.
+// Options that open such a file as rows of `columns` numbers.
 inline ArrayOptions counted(std::int64_t columns, const Budget& budget,
                             EngineKind engine = EngineKind::kAuto) {
   return {.budget = budget,
@@ -41,7 +41,7 @@ inline ArrayOptions counted(std::int64_t columns, const Budget& budget,
           .shape = {-1, columns}};
 }
 
-// What gather must answer.
+// What gather must return.
 inline Numbers rows_of_counting(std::span<const std::uint64_t> rows, std::uint64_t columns) {
   Numbers numbers;
   for (const std::uint64_t row : rows) {
@@ -58,7 +58,7 @@ inline Numbers gathered(const Array& array, std::span<const std::uint64_t> rows)
   return out;
 }
 
-// Whether a chunk holds the rows that it says it holds.
+// Whether a chunk holds the rows that chunk.index() names.
 inline bool counts_on(const Chunk& chunk) {
   const auto rows = chunk.rows<std::uint32_t>();
   const std::size_t columns = rows.columns();
@@ -72,8 +72,8 @@ inline bool counts_on(const Chunk& chunk) {
   return true;
 }
 
-// Whether a chunk says that it holds the rows at its position of the sequence. All at once: a
-// single row of a block order costs as much as a thousand.
+// Whether chunk.index() names the rows at its position of the sequence. Computes all rows at once,
+// because a single row of a block order takes as long as a thousand.
 inline bool follows(const Chunk& chunk, const Sequence& sequence) {
   std::vector<std::uint64_t> rows(chunk.size());
   sequence.fill(chunk.position(), rows);
@@ -84,7 +84,7 @@ inline bool follows(const Chunk& chunk, const Sequence& sequence) {
   return true;
 }
 
-// The error of a call; of the kind kInvalid with "nothing was thrown" when there is none.
+// The error that a call throws. If it throws none: kInvalid, "nothing was thrown".
 template <class Call>
 Error error_of(Call call) {
   try {

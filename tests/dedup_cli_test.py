@@ -1,4 +1,4 @@
-"""evenkeel dedup, as a user meets it."""
+"""The command evenkeel dedup."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,12 @@ from shuffle_cli_test import digest, killed_at_random, megatron, names
 
 @pytest.fixture
 def user(tmp_path):
-    """As we are, in a folder of the test's own."""
+    """The current user, in a folder for this test."""
     return User("self", tmp_path)
 
 
 def firsts(values):
-    """Each value where it occurs first."""
+    """Each value at its first position."""
     return list(dict.fromkeys(values))
 
 
@@ -65,7 +65,7 @@ def test_documents_of_tokens(user):
 
 
 def test_more_hashes_than_the_table_holds(user):
-    """Lines are much shorter than the first ones make believe: parts are looked at in turns."""
+    """Lines are much shorter than the first ones suggest, so parts are processed in turn."""
     first = [b"x" * 5_000 + b"%d" % i for i in range(100)]
     rest = [b"%d" % (i % 1_500_000) for i in range(1_600_000)]
     user.write("a.txt", b"\n".join(first + rest) + b"\n")

@@ -1,4 +1,4 @@
-"""evenkeel demo: its story, its files, and what it leaves behind."""
+"""evenkeel demo: its output, its files, and that it removes them."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def test_demo_draws_what_it_prints(user):
     shown = next(run for run in figures["runs"] if run["pattern"] == "crops")
     check_picture(page_data(page), shown)
     assert (user.folder / "demo.svg").read_text().startswith("<svg")
-    if user.prefix:  # no limit that was not asked for
+    if user.prefix:  # no limit, because none was requested
         assert shown["memory_limit_bytes"] is None
     else:
         assert shown["memory_limit_bytes"] in (None, 16 * MIB)

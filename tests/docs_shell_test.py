@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOL = Path(os.environ.get("EVENKEEL_TOOL") or ROOT / "build" / "evenkeel")
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "examples" / "README.md"])
 BLOCK = re.compile(r"^```(?:sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# What the pages call the user's own program: it maps a file, and ends soon.
+# Stands for the user's program on the pages: it maps a file, and soon ends.
 PROGRAM = """
 import mmap
 with open("train.bin") as file:
@@ -24,7 +24,7 @@ print(sum(data[:1000]))
 
 
 def commands_to_run():
-    """Of `evenkeel`, on files: buckets are not here, and a slope takes longer than a test may."""
+    """Commands of `evenkeel` on files. Those that need a bucket or run for long are left out."""
     found = {
         line.split(" #")[0].strip(): page.relative_to(ROOT)
         for page in PAGES
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
 def test_it_runs(line, folder):
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
     if line.startswith("evenkeel compare"):
-        line += " --seconds 0"  # as short as can be
+        line += " --seconds 0"  # as short as possible
     done = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", line],
         cwd=folder,
@@ -92,7 +92,7 @@ def test_commands_and_options_exist():
         if not help_of(command) or (option and not re.search(rf"{option}\b(?!-)", help_of(command)))
     }
     assert wrong == set()
-    assert len({option for _, _, option in found}) > 15  # they were found at all
+    assert len({option for _, _, option in found}) > 15  # the search works
 
 
 if __name__ == "__main__":

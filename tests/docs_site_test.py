@@ -171,4 +171,4 @@ def test_python_of_the_pages_compiles():
             if language == "python":
                 compile(textwrap.dedent(code), str(page), "exec")
                 compiled += 1
-    assert compiled > 50  # they were found at all
+    assert compiled > 50  # the search works

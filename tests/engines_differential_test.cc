@@ -102,7 +102,7 @@ class Differential : public testing::TestWithParam<EngineKind> {
   }
 
   std::mt19937_64 random_{20240520};
-  // On a disk where there is one: O_DIRECT is another matter on a tmpfs.
+  // On a disk if there is one, because O_DIRECT differs on tmpfs.
   const TempFolder folder_{disk_folder().value_or(std::filesystem::temp_directory_path())};
 };
 

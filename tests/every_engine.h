@@ -14,7 +14,7 @@ struct EveryEngine {
   std::uint64_t budget = 2_MiB;
   std::uint64_t picks = 50, rows_per_chunk = 2'000, chunks = 5;
 
-  // "right", or what was not. An engine that refuses is told with its words.
+  // Returns "right", or what was wrong, or the message of the error.
   std::string read(EngineKind engine) const {
     const std::string name(engine_name(engine));
     try {

@@ -1,4 +1,4 @@
-// For tests: which call fails, how, and how often each was made.
+// For tests: makes chosen system calls fail, and counts all of them.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace evenkeel {
 struct NamedFault {
   std::string_view name;
   sys::Fault fault;
-  // The library goes on as if nothing had been: no error may reach the user.
+  // The library must handle it: no error may reach the user.
   bool harmless = false;
 };
 
@@ -32,7 +32,7 @@ constexpr NamedFault error_fault(std::string_view name, int code, bool harmless 
   return {name, {.error = code}, harmless};
 }
 
-// What each call can do to us.
+// The faults that each call may have.
 inline std::vector<NamedFault> faults_for(sys::Call call) {
   using sys::Call;
   const auto of = [](auto... faults) { return std::vector<NamedFault>{faults...}; };
@@ -116,8 +116,8 @@ inline std::vector<NamedFault> faults_for(sys::Call call) {
   return {};
 }
 
-// Counts every call and spoils the one it is told to. In force while it lives; what uses the
-// library from other threads must have ended before.
+// Counts every call and makes the chosen one fail, as long as the object exists. Other threads that
+// use the library must end before it does.
 class FaultScript final : public sys::FaultHook {
  public:
   FaultScript() { sys::fault_hook = this; }
@@ -125,7 +125,8 @@ class FaultScript final : public sys::FaultHook {
   FaultScript(const FaultScript&) = delete;
   FaultScript& operator=(const FaultScript&) = delete;
 
-  // Call number `ordinal` of its kind, counted from now; with `from_then_on` all that follow, too.
+  // Call number `ordinal` of this kind, counted from now on, fails; with `from_then_on`, so do all
+  // later ones.
   void spoil(sys::Call call, std::uint64_t ordinal, const sys::Fault& fault,
              bool from_then_on = false) {
     for (auto& count : counts_) count = 0;
@@ -136,9 +137,9 @@ class FaultScript final : public sys::FaultHook {
     call_ = call;
     spared_ = false;
   }
-  // No faults from now on, and no counting.
+  // From now on, no call fails, and none is counted.
   void spare() { spared_ = true; }
-  // As where io_uring is forbidden, whatever else is spoilt.
+  // From now on, io_uring is not allowed, also after spare().
   void forbid_rings() { rings_ = false; }
 
   std::uint64_t count(sys::Call call) const { return counts_[static_cast<std::size_t>(call)]; }

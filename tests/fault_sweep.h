@@ -1,4 +1,4 @@
-// For tests: every fault at every call of a piece of work, in turn.
+// For tests: runs a piece of work with every fault at every system call, one after the other.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,14 +26,14 @@ inline std::size_t entries_of(const char* folder) {
   return count;
 }
 
-// One run under a fault. `attempt` what may fail with an Error; `insist` on what must not, after
-// the fault is over.
+// One run with a fault. Use `attempt` for work that may fail with an Error, and `insist` for work
+// that must succeed once the fault is over.
 class FaultCase {
  public:
   FaultCase(FaultScript& script, bool harmless) : script_(script), harmless_(harmless) {}
 
-  // Whether it went well. An Error must say what it is; one where none is due is a failure, and so
-  // is any other exception.
+  // Returns whether the work succeeded. An Error must be complete. An Error after a harmless fault
+  // fails the test, and so does any other exception.
   bool attempt(const std::function<void()>& work) {
     try {
       work();
@@ -70,9 +70,9 @@ class FaultCase {
 
 struct SweepOptions {
   bool rings = true;
-  bool lasting_put_off = true;  // a second for each file that is opened
+  bool lasting_put_off = true;  // EAGAIN from all calls: takes a second for each opened file
   bool whole_blocks = false;    // O_DIRECT: a read of less than a block is the end of the file
-  std::function<void()> before_each = {};  // without faults
+  std::function<void()> before_each = {};  // runs without faults
 };
 
 class FaultSweep {
@@ -97,7 +97,7 @@ class FaultSweep {
     };
     watchdog_.enter(name_ + ": without faults");
     const NamedFault none{"none", {}, true};
-    once(sys::Call::kCount, 0, none, false);  // what is made once and kept
+    once(sys::Call::kCount, 0, none, false);  // opens what the process then keeps
     const std::size_t descriptors = entries_of("/proc/self/fd");
     const std::size_t threads = entries_of("/proc/self/task");
     once(sys::Call::kCount, 0, none, false);
@@ -109,15 +109,15 @@ class FaultSweep {
       for (const NamedFault& named : faults_for(call)) {
         for (std::uint64_t ordinal = 0; ordinal < counts[i]; ++ordinal) {
           for (const bool from_then_on : {false, true}) {
-            // What lasts is tried from the first, the second and the middle call on; what is tried
-            // again for a second, once.
+            // Faults of all later calls begin at the first, the second and the middle call.
+            // Those that the library retries for a second begin at the first only.
             if (from_then_on && ordinal > 1 && ordinal != counts[i] / 2) continue;
             const bool may_last = options.lasting_put_off && ordinal == 0;
             if (from_then_on && !may_last && is_put_off(named)) continue;
-            // Nobody is interrupted for ever, and a byte at a time takes as long.
+            // Endless EINTR does not occur, and reading byte by byte takes too long.
             if (from_then_on && (named.fault.error == EINTR || named.fault.at_most == 1)) continue;
             NamedFault tried = named;
-            // A system that does nothing but put off, or reads nothing but nothing, is an error.
+            // If every call returns EAGAIN, or every read 0 bytes, the work cannot succeed.
             if (from_then_on && lasting_is_an_error(call, named)) tried.harmless = false;
             if (options.whole_blocks && call == sys::Call::kPread && named.fault.at_most == 1) {
               tried.harmless = false;
@@ -136,7 +136,7 @@ class FaultSweep {
         }
       }
     }
-    // Threads that have been joined, and the ring's own, may take a moment to go.
+    // The kernel may need a moment to remove joined threads and those of the ring.
     for (int i = 0; i < 200 && entries_of("/proc/self/task") > threads; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

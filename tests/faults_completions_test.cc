@@ -1,4 +1,4 @@
-// Reads in flight that come back late, in another order, in part or not well: each of them in turn.
+// Completions that are late, reordered, short or failed: each fault at each completion.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -96,7 +96,7 @@ TEST_P(FaultyCompletions, AtEveryCompletion) {
         watchdog.enter(place);
         SCOPED_TRACE(place);
         CompletionScript::fault = fault;
-        if (from_then_on && fault.error == EINTR) continue;  // nobody is interrupted so
+        if (from_then_on && fault.error == EINTR) continue;  // endless EINTR does not occur
         if (from_then_on && fault.error == EAGAIN && ordinal > 0) continue;  // takes a second
         if (from_then_on && fault.error == EAGAIN) CompletionScript::fault.harmless = false;
         CompletionScript::ordinal = ordinal;

@@ -1,5 +1,5 @@
-// Every fault at every call of a small piece of work: right data or a clear error, nothing left
-// behind, and the array goes on.
+// Every fault at every call of a small piece of work: it returns right data or a clear error and
+// leaks nothing, and the array works afterwards.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -20,7 +20,7 @@ struct Way {
   bool rings = true;
   std::uint64_t budget = 1_MiB;
   std::uint64_t rows = 2'000;   // of each of two files; each of 32 bytes
-  bool leaves_mapping = false;  // a large result makes it read what it had mapped
+  bool leaves_mapping = false;  // a large result makes the array end its mapping
 };
 
 class Faults : public testing::TestWithParam<Way> {
@@ -50,7 +50,7 @@ class Faults : public testing::TestWithParam<Way> {
     const std::vector<std::uint64_t> rows{7, rows_ / 3, rows_ - 1, rows_, 2 * rows_ - 1};
     ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kFaultColumns));
   }
-  // Some chunks, in order from before the border of the files to behind it.
+  // Three chunks around the position where the second file begins.
   void scan(const Array& array, std::uint64_t rows_each, const Order& order) const {
     Chunks chunks = array.chunks(rows_each, order);
     chunks.seek(rows_ / rows_each - 1);
@@ -61,7 +61,7 @@ class Faults : public testing::TestWithParam<Way> {
     }
     ASSERT_EQ(left, 0);
   }
-  // A range that has failed goes on after seek.
+  // A range that has failed continues after seek.
   void scan_again(FaultCase& fault, const Array& array) const {
     std::optional<Chunks> chunks;
     if (!fault.attempt([&] { chunks.emplace(array.chunks(300)); })) return;
@@ -77,7 +77,7 @@ class Faults : public testing::TestWithParam<Way> {
     fault.insist(take);
   }
 
-  // A result that does not fit beside the mapping.
+  // A result that does not fit in addition to the mapping.
   static void leave_mapping(const Array& array) {
     const std::uint64_t bytes = array.budget().limit() * 9 / 16;
     ASSERT_EQ(Internals::of(array).room_for_read(bytes, "results").bytes(), bytes);
@@ -117,8 +117,7 @@ TEST_P(Faults, AtEveryCall) {
       {.rings = way.rings, .whole_blocks = !way.rings, .before_each = [this] { half_cold(); }});
 }
 
-// The same rows until they come from the cache: while it is filled, and when it is all that is
-// asked.
+// Reads the same rows several times: while the cache is filled, and when all rows come from it.
 class FaultsOfACache : public Faults {};
 
 TEST_P(FaultsOfACache, AtEveryCall) {
@@ -142,7 +141,7 @@ TEST_P(FaultsOfACache, AtEveryCall) {
         if (array) {
           fault.attempt([&] { gather_often(*array); });
           fault.insist([&] { gather_often(*array); });
-          hits += array->stats().cache_hits;  // none where it got no memory
+          hits += array->stats().cache_hits;  // none if the cache got no memory
           array->close();
         }
         EXPECT_EQ(budget.in_use(), 0u);

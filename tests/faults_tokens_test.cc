@@ -1,4 +1,4 @@
-// Every fault at every call of opening the formats, and of a token loader that reads ahead.
+// Every fault at every call: opening each format, and a token loader that reads ahead.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -22,7 +22,7 @@ class TokenFaults : public testing::Test {
             folder_.write_through("b.bin", counting<std::uint16_t>(kFaultTokens, kFaultTokens))};
   }
 
-  // The next batches are those that the order says, token for token.
+  // The next batches are exactly those of the order.
   static void take(TokenLoader& loader, int batches) {
     for (int i = 0; i < batches; ++i) {
       const Batch* batch = loader.next();

@@ -1,4 +1,4 @@
-// For tests: a queue whose completions come late, in another order, in part, or not well.
+// For tests: a queue whose completions are late, reordered, short or failed.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace evenkeel {
 
 struct CompletionFault {
   std::string_view name;
-  std::int32_t error = 0;  // the read says so; its bytes may be there all the same
+  std::int32_t error = 0;  // the read fails with it, although its bytes may have arrived
   std::int32_t at_most = INT32_MAX;
-  bool late = false;       // comes after all that the queue has now
-  bool backwards = false;  // this and what came with it in reverse order
+  bool late = false;       // completes after everything that is in the queue now
+  bool backwards = false;  // reverses the order of the completions of this wait
   bool harmless = true;
 };
 
-// What the queues in force do: set before the engine is made.
+// What all queues do. Set it before the engine is created.
 struct CompletionScript {
   inline static std::atomic<std::uint64_t> count = 0;
   inline static CompletionFault fault;
@@ -43,7 +43,7 @@ class FaultyQueue final : public ReadQueue {
   }
 
   std::size_t wait(std::size_t enough, std::span<Completion> out) override {
-    // The late ones come when nothing else does.
+    // Late completions are returned once nothing else is in flight.
     if (inside_ == 0) {
       const std::size_t count = std::min(out.size(), late_.size());
       std::copy_n(late_.begin(), count, out.begin());
@@ -88,7 +88,7 @@ class FaultyQueue final : public ReadQueue {
   }
 
   const std::unique_ptr<ReadQueue> inner_;
-  std::size_t inside_ = 0;  // pushed to the inner queue, and not yet back from it
+  std::size_t inside_ = 0;  // reads in the inner queue
   std::vector<Completion> late_;
 };
 

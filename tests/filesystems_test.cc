@@ -22,7 +22,7 @@ using testing::Not;
 
 constexpr std::uint64_t kNumbers = 800'000;  // 3.2 MB
 
-// Mounts made from here on are seen by this process alone.
+// From now on, only this process and its children see new mounts.
 bool own_mounts() {
   return ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") == 0;
 }
@@ -34,7 +34,7 @@ bool shell(const std::string& command) {
 }
 bool there_is(const std::string& program) { return shell("command -v " + program); }
 
-// Shows one folder at another place, by FUSE, until it goes.
+// Shows one folder at another place, by FUSE, while the object exists.
 class FuseServer {
  public:
   FuseServer(const std::string& real, const std::string& seen) {
@@ -73,7 +73,7 @@ class Filesystems : public testing::Test {
     std::filesystem::create_directories(path);
     return path;
   }
-  // A counting file at that place, read in every way, and which engine `direct` became.
+  // Reads a counting file there in every way, and says which engine `direct` became.
   static std::string read_at(const std::string& place) {
     const TempFolder inside{std::filesystem::path(place)};
     return read_file(counting_file(inside, "numbers", kNumbers));
@@ -118,8 +118,8 @@ TEST_F(Filesystems, Overlay) {
   note(said);
 }
 
-// On an overlay a file that is opened for writing is copied up: for its readers it is another file
-// from then on, or still the old one.
+// On an overlay, a file that is opened for writing is copied to the upper layer. Readers then see
+// another file, or still the old one.
 TEST_F(Filesystems, OverlayCopyUpWhileReading) {
   const std::string lower = make("lower"), upper = make("upper"), work = make("work"),
                     merged = make("merged");
@@ -161,7 +161,7 @@ TEST_F(Filesystems, FusePassingThrough) {
   note(said);
 }
 
-// A FUSE server that goes away: an error, and the array closes.
+// If the FUSE server ends, reading is an error, and the array can be closed.
 TEST_F(Filesystems, FuseThatGoesAwayWhileReading) {
   if (!there_is("bindfs")) GTEST_SKIP() << "no bindfs: apt-get install bindfs";
   const std::string real = make("real"), seen = make("seen");
@@ -213,7 +213,7 @@ TEST_F(Filesystems, LoopDeviceWithSectorsOfFourKibibytes) {
   });
   EXPECT_TRUE(shell("losetup -d " + device));
   EXPECT_THAT(said, HasSubstr("right; direct is direct"));
-  EXPECT_THAT(said, HasSubstr("512 bytes refused"));  // so the alignment was asked for, and kept
+  EXPECT_THAT(said, HasSubstr("512 bytes refused"));  // so the alignment was requested and used
   note(said);
 }
 

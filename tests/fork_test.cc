@@ -1,4 +1,4 @@
-// A child of fork goes on using the array, whatever the parent's threads were doing.
+// A child of fork can use the array, whatever the parent's threads were doing.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ class ForkTest : public testing::Test {
                        counted(kForkColumns, 4_MiB, engine));
   }
 
-  // "right", or what went wrong, of `work` in a child. A child that hangs is ended by SIGALRM.
+  // Runs `work` in a child. Returns "right", or what went wrong. SIGALRM ends a child that hangs.
   template <class Work>
   static std::string in_a_child(Work work) {
     const pid_t child = ::fork();
@@ -49,7 +49,7 @@ class ForkTest : public testing::Test {
     return WEXITSTATUS(status) == 0 ? "right" : "exit " + std::to_string(WEXITSTATUS(status));
   }
 
-  // What is open in this process is asked for, under a lock that is held across fork.
+  // The metrics read the list of open objects, whose lock is held across fork.
   static bool metrics_are_whole() { return metrics_text().ends_with("# EOF\n"); }
 
   static bool gather_is_right(const Array& array) {
@@ -71,7 +71,7 @@ class ForkTest : public testing::Test {
 
 class Fork : public ForkTest, public testing::WithParamInterface<EngineKind> {};
 
-// Forks while another thread is at work.
+// Forks while another thread reads.
 class ForkMeanwhile : public Fork {
  protected:
   void SetUp() override {
@@ -134,7 +134,7 @@ TEST_P(Fork, ChunksMadeBeforeAreClosedInTheChild) {
   EXPECT_TRUE(counts_on(*++at));
 }
 
-// The reading thread is not there in the child, and may have been waiting for something.
+// The child has no reading thread, and the parent's may have been waiting during fork.
 TEST_P(Fork, ChunksMadeBeforeMayBeDestroyedInTheChild) {
   for (int round = 0; round < 10; ++round) {
     std::optional<Array> array(open(GetParam()));
@@ -154,7 +154,7 @@ TEST_P(Fork, ChunksMadeBeforeMayBeDestroyedInTheChild) {
 }
 
 TEST_P(Fork, AChildThatExitsWithoutClosingIsClean) {
-  std::fflush(nullptr);  // else exit prints again what the parent has not printed yet
+  std::fflush(nullptr);  // otherwise exit in the child prints buffered output again
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);
@@ -182,7 +182,7 @@ TEST_P(Fork, GenerationsDoNotDisturbEachOther) {
             "right");
 }
 
-// Descriptors of rings in /proc/self/fd: the child makes one more, and it is not the parent's.
+// Counts the rings in /proc/self/fd: the child creates its own, in addition to the parent's.
 TEST_F(ForkTest, AChildsRingIsItsOwn) {
   const Array array = open(EngineKind::kDirect);
   if (array.engine().how.find("io_uring") == std::string::npos) GTEST_SKIP() << array.engine().how;

@@ -1,4 +1,4 @@
-// For tests: a piece of work in a child process, and what it had to say.
+// For tests: runs a piece of work in a child of fork.
 #pragma once
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 namespace evenkeel {
 
-// What `work` returned; "threw: ..." or "died: ..." when it did not come so far.
+// What `work` returned; "threw: ..." after an exception, "died: ..." if the child was killed.
 inline std::string in_child(const std::function<std::string()>& work) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
@@ -33,7 +33,7 @@ inline std::string in_child(const std::function<std::string()>& work) {
       if (put <= 0) break;
       done += static_cast<std::size_t>(put);
     }
-    ::_exit(0);  // no destructors of the parent's things
+    ::_exit(0);  // without the destructors of the parent's objects
   }
   ::close(ends[1]);
   std::string said;
@@ -49,7 +49,7 @@ inline std::string in_child(const std::function<std::string()>& work) {
   return said;
 }
 
-// Becomes a user without privileges, for good. Only root can.
+// Changes to a user without privileges, for the rest of the process. Only root can.
 inline bool become_nobody() {
   const passwd* nobody = ::getpwnam("nobody");
   const uid_t user = nobody ? nobody->pw_uid : 65534;

@@ -41,7 +41,7 @@ def numbers(user):
 
 @pytest.fixture
 def running(user, program, numbers):
-    """`hold` as the user, unguarded; its input is a pipe, and it ends when that does."""
+    """Starts `hold` as the user, unguarded. It ends when its input, a pipe, is closed."""
     started = subprocess.Popen(
         [*user.prefix, program, "hold", numbers],
         stdin=subprocess.PIPE,
@@ -91,7 +91,7 @@ def test_a_signal_to_the_tool_reaches_the_command(user, program):
 
 
 def children_of(pid, name):
-    """Those that have become the program already."""
+    """The processes that have called exec."""
     try:
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(one) for one in found if Path(f"/proc/{one}/comm").read_text().strip() == name]
@@ -115,7 +115,7 @@ def test_a_program_that_reads_a_file_gets_its_words(user, program, numbers):
     done = guard(user, "8MiB", "--", program, "scan", numbers, 400)
     assert done.stdout == "wrong 0\n"
     assert done.guarded == 1
-    assert done.released >= 8 * MIB  # how much of it before the end is a matter of speed
+    assert done.released >= 8 * MIB  # how much more before it ends depends on its speed
     assert "note:" not in done.stderr
 
 
@@ -207,7 +207,7 @@ def test_a_static_program_runs_and_a_line_says_that_it_is_unguarded(user, guard_
     user.run("guard", "--budget", "8MiB", "--", static, "exit", 7, code=7)
 
 
-@pytest.mark.parametrize("mode", [0o4755, 0o4711])  # the latter may not be read
+@pytest.mark.parametrize("mode", [0o4755, 0o4711])  # a program of mode 4711 cannot be read
 def test_a_setuid_program_runs_and_a_line_says_that_it_is_left_alone(user, program, numbers, mode):
     if os.geteuid() != 0:
         pytest.skip("not root: cannot make a program of another user")
@@ -243,7 +243,7 @@ def test_a_program_of_another_word_size_is_said_to_be_unguarded(user):
     header = b"\x7fELF\x01\x01\x01".ljust(16, b"\0") + struct.pack("<HHI", 2, 3, 1)
     path = user.write("old", header.ljust(128, b"\0"))
     path.chmod(0o755)
-    # Whether it can be run is the kernel's to say.
+    # The kernel decides whether it can be executed.
     done = subprocess.run(
         user.command("guard", "--budget", "8MiB", "--", path), capture_output=True, text=True
     )
@@ -261,7 +261,7 @@ def test_without_the_library_the_command_runs_and_a_line_says_so(user, program, 
 
 
 def test_a_tool_with_capabilities_guards_commands_too(user, program, numbers):
-    """As the hint of --pid suggests: setcap cap_sys_nice,cap_sys_ptrace+ep."""
+    """With the capabilities that the hint of --pid names: cap_sys_nice, cap_sys_ptrace."""
     folder = user.folder / "capable"
     folder.mkdir()
     for path in (Path(TOOL), Path(TOOL).with_name("libevenkeel_guard.so")):
@@ -293,10 +293,10 @@ def test_a_preloaded_library_of_the_users_own_is_kept(user, program, numbers):
         check=True,
     )
     library.chmod(0o755)
-    # By the shell, so that the tool itself is not meant.
+    # Set by the shell, so that it does not apply to the tool.
     command = f"LD_PRELOAD={library} exec {program} scan {numbers} 2000"
     done = guard(user, "8MiB", "--", "sh", "-c", command)
-    assert (done.stdout, done.guarded) == ("wrong 0\n", 0)  # taken out by the command itself
+    assert (done.stdout, done.guarded) == ("wrong 0\n", 0)  # removed by the command itself
     drop_from_cache(numbers)
     environment = {**os.environ, "LD_PRELOAD": str(library)}
     done = guard(user, "8MiB", "--", program, "scan", numbers, 400, env=environment)
@@ -351,7 +351,7 @@ def test_with_keep_cache_the_page_cache_stays(user, program, numbers):
         done = guard(user, "8MiB", "--keep-cache", "--", program, "scan", numbers, 500)
         assert cached_bytes(file.fileno()) >= 0.95 * before
     assert (done.stdout, done.guarded) == ("wrong 0\n", 1)
-    # The resident pages went: of the file no more than the limit, and libraries beside it.
+    # Resident pages were released: the rest is at most the limit, and libraries.
     assert done.run["summary"]["peak_bytes"]["file"] < limit_of(8 * MIB) + 8 * MIB
 
 
@@ -368,7 +368,7 @@ def test_the_report_has_the_facts(user, program, numbers):
 
 
 def test_the_report_compares_the_budget_with_what_it_covers(user, program, numbers):
-    """Memory of its own does not count against a budget for files."""
+    """Private memory does not count against a budget for files."""
     drop_from_cache(numbers)
     page = user.folder / "page.html"
     done = guard(user, "64MiB", "--report", page, "--", program, "heap", numbers, 100)
@@ -397,8 +397,8 @@ def test_the_summary_is_short_and_whole(user, program, numbers):
     assert lines[0].startswith("guard: exit code 0 after ") and lines[0].endswith("budget 8 MiB")
     for word in ("mapped files", "released", "read from disk", "peak RSS", "access", "cost"):
         assert sum(line.startswith(f"  {word} ") for line in lines) == 1, said
-    # On a busy machine, a program that takes 0.2 s may end before its pages are released, which a
-    # note of two lines says.
+    # On a busy machine, a program that takes 0.2 s may end before its pages are released. A note of
+    # two lines then says so.
     noted = 2 * any(line.startswith("  note: the budget of 8 MiB was exceeded") for line in lines)
     assert len(lines) <= 9 + noted, said
 
@@ -410,7 +410,7 @@ def test_a_running_process_is_guarded_from_outside(user, numbers, running):
     if os.geteuid() != 0:
         pytest.skip("not root: no CAP_SYS_NICE")
     require_cachestat(numbers)
-    # As root: this is about whose process it is.
+    # As root, because this test is about the owner of the process.
     report = user.folder / "page.html"
     report.unlink(missing_ok=True)
     done = subprocess.run(
@@ -477,7 +477,7 @@ def test_a_killed_tool_leaves_the_program_whole(user, program, numbers):
     tool.kill()
     tool.wait()
     assert Path(f"/proc/{child}").exists()
-    # It goes through the whole file again, with nobody to answer.
+    # It reads the whole file again, although no tool answers.
     wait_for(lambda: process_state(child) != "Z" and touched(child) >= FILE_MIB * MIB * 0.9)
     tool.stdin.close()
     assert tool.stdout.read() == "wrong 0\n"
@@ -500,7 +500,7 @@ def touched(pid):
 
 
 def test_the_same_words_without_the_tool(user, program, numbers):
-    """The checks above can fail: a file that is not of numbers is found wrong."""
+    """Verifies that the checks above can fail: a file of other bytes is reported as wrong."""
     bad = user.write("bad.bin", bytes(2 * MIB))
     assert plain(user, program, "scan", numbers, 2000) == "wrong 0\n"
     done = user.run("guard", "--budget", "8MiB", "--", program, "scan", bad, 2000, code=1)

@@ -1,7 +1,7 @@
-"""evenkeel guard on programs nobody here wrote: what they say is the same guarded and not.
+"""evenkeel guard on programs of others: their output is the same with and without the guard.
 
-The budget is far below their files, and something was released while they ran. By a user without
-privileges where that can be had.
+The budget is much smaller than their files, and the tests check that memory was released while they
+ran. If possible, they run as a user without privileges.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ def same_both_ways(user, environment, command, input=None, again=lambda: None):
         assert done.stdout == expected
         if done.guarded >= 1 and done.released > 8 * MIB:
             return expected
-        # The program may be over before the guard had a processor.
+        # The program may end before the guard has run.
     raise AssertionError(done.stderr)
 
 
@@ -68,7 +68,7 @@ def python(user, environment, source, *args, **kwargs):
 
 
 def need_modules(*names):
-    """Without importing them: they take seconds, and their threads would be ours."""
+    """Checks without importing them: that takes seconds, and starts threads in this process."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"no {name}")
@@ -154,7 +154,7 @@ def test_pyarrow_memory_map(anyone, environment, arrow_files, kind):
 
 # ---- torch, safetensors and Hugging Face datasets
 
-# One program for all: importing these takes longer than what they are asked to do.
+# One program for all, because importing these takes longer than the work.
 TORCH_MAKE = """
 import datasets, numpy as np, torch
 from safetensors.torch import save_file
@@ -208,7 +208,7 @@ def with_size(source):
 
 
 def test_torch_safetensors_and_datasets_through_a_loader_with_workers(anyone, environment, numbers):
-    """In one program: to import torch takes longer than the rest."""
+    """One program, because importing torch takes longer than the rest."""
     need_modules("torch", "safetensors", "datasets")
     plain(anyone, sys.executable, "-c", with_size(TORCH_MAKE), env=environment)
     python(anyone, environment, with_size(TORCH) + DATASETS, numbers)
@@ -229,7 +229,7 @@ db.executemany("insert into t values (?, ?, ?, ?)", rows)
 db.execute("create index by_n on t (n, id)")
 db.commit()
 """
-# Two processes write rows of their own, and wait for each other's locks.
+# Two processes write different rows, and wait for each other's locks.
 SQLITE_WRITE = """
 import os, random, sqlite3, sys
 path, rows = sys.argv[1], {rows}
@@ -334,7 +334,7 @@ def test_git_on_a_large_pack(anyone, environment):
     plain(anyone, *git(*author, "commit", "-qm", "blobs"), env=environment)
     plain(anyone, *git("repack", "-adq", "--window=0"), env=environment)
     same_both_ways(anyone, environment, git("fsck", "--full", "--no-progress"))
-    # The contents are bytes: their digest is what is compared.
+    # The contents are bytes, so digests are compared.
     command = f"git -C {repository} cat-file --batch-all-objects --batch | sha256sum"
     same_both_ways(anyone, environment, ["sh", "-c", command])
     shutil.rmtree(repository)

@@ -1,4 +1,4 @@
-"""For the tests of evenkeel guard: files of numbers, guarded runs, the page cache from outside."""
+"""For the tests of evenkeel guard: files of numbers, guarded runs, figures of the page cache."""
 
 import ctypes
 import errno
@@ -18,12 +18,12 @@ _SYS_CACHESTAT = 451  # the same number on every machine
 
 
 def limit_of(budget):
-    """What memory may reach for a moment."""
+    """What memory may reach for a short time."""
     return budget + max(32 * MIB, budget // 10)
 
 
 def write_numbers(path, mib):
-    """64-bit words; word i is i. On the disk, not in the page cache."""
+    """Writes 64-bit words: word i is i. They are on the disk and not in the page cache."""
     with open(path, "wb") as file:
         for piece in range(0, mib, 32):
             words = min(32, mib - piece) * MIB // 8
@@ -63,7 +63,7 @@ class Guarded:
 
     @property
     def guarded(self):
-        """How many files."""
+        """The number of guarded files."""
         found = re.search(r"mapped files +(\d+) guarded", self.stderr)
         return int(found.group(1)) if found else 0
 
@@ -78,7 +78,7 @@ def guard(user, budget, *args, code=0, **kwargs):
 
 
 def plain(user, *command, **kwargs):
-    """The same command without the tool."""
+    """Runs the command without the tool."""
     done = subprocess.run(
         [*user.prefix, *map(str, command)],
         cwd=user.folder,
@@ -125,7 +125,7 @@ def require_cachestat(path):
 
 
 class CachePeak:
-    """The most of some files that was in the page cache meanwhile, by looking every 2 ms."""
+    """The most bytes of some files in the page cache, sampled every 2 ms."""
 
     def __init__(self, *paths):
         self.paths = paths
@@ -149,7 +149,7 @@ class CachePeak:
         return len(self.samples)
 
     def share_above(self, limit):
-        """Of the samples."""
+        """The share of samples above a limit."""
         return sum(one > limit for one in self.samples) / max(len(self.samples), 1)
 
     def __exit__(self, *_):

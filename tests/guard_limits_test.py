@@ -1,7 +1,5 @@
-"""evenkeel guard with many files, mappings and processes: all are guarded, or a line says what not.
-
-What cannot be guarded is said when that happens, not at the end.
-"""
+"""evenkeel guard with many files, mappings and processes: all are guarded, or a message names the
+rest, at once and not only at the end."""
 
 import resource
 import shutil
@@ -26,7 +24,7 @@ def numbers(anyone):
 
 @pytest.fixture
 def shards(anyone, numbers):
-    """A function that makes so many files of 64 KiB of numbers."""
+    """A function that creates a number of files of 64 KiB of numbers."""
     folder = anyone.folder / "shards"
     folder.mkdir()
     content = numbers.read_bytes()[:SHARD]
@@ -47,13 +45,13 @@ def limit_open_files(soft, hard):
 
 
 def early_lines(done):
-    """What the tool said before its summary."""
+    """The output of the tool before its summary."""
     said = done.stderr.partition("\nguard: ")[0]
     return [line for line in said.splitlines() if line.startswith("evenkeel guard: ")]
 
 
 def test_thousands_of_shards_stay_within_the_budget(anyone, program, shards):
-    """More than a process may have open by default, all mapped by one process."""
+    """More files than a process may open by default, all mapped by one process."""
     folder = shards(1500)
     require_cachestat(folder / "0")
     done = guard(

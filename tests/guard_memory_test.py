@@ -1,7 +1,7 @@
-"""evenkeel guard: the page cache of what a program maps stays within the budget, seen from outside.
+"""evenkeel guard keeps the page cache of mapped files within the budget, measured from outside.
 
-All read slower than 1 GB/s, which is what the guard is made to keep up with. guard_program.c waits
-for the guard as well, so that its tests hold where others keep the processors busy.
+All programs read slower than 1 GB/s, the speed that the guard is designed for. guard_program.c also
+waits for the guard, so that its tests pass on busy machines.
 """
 
 import os
@@ -37,7 +37,7 @@ def numbers(anyone):
 
 
 def within(budget):
-    """For guard_program.c: how much of a file may be cached before it waits."""
+    """For guard_program.c: the bytes of a file that may be cached before the program waits."""
     return f"within={int(budget / MIB) + 8}"
 
 
@@ -51,7 +51,7 @@ def guarded_peak(anyone, paths, *command, options=()):
     assert peak.looks > 50, "too short to have been seen"
     assert peak.bytes <= limit_of(BUDGET), f"{peak.bytes / MIB:.0f} MiB"
     assert done.peak <= limit_of(BUDGET)
-    if done.run["summary"]["most_processes"] == 1:  # else a page counts for each that maps it
+    if done.run["summary"]["most_processes"] == 1:  # otherwise shared pages count twice
         resident = done.run["summary"]["peak_bytes"]["file"]
         assert resident <= limit_of(BUDGET) + 64 * MIB  # and libraries
     return done, peak
@@ -60,7 +60,7 @@ def guarded_peak(anyone, paths, *command, options=()):
 def test_a_scan_stays_within_the_budget(anyone, program, numbers):
     done, peak = guarded_peak(anyone, [numbers], program, "scan", numbers, 400)
     assert done.stdout == "wrong 0\n"
-    assert peak.bytes > BUDGET / 2  # else nothing was tried
+    assert peak.bytes > BUDGET / 2  # otherwise the test proves nothing
     assert done.released >= FILE_MIB * MIB - limit_of(BUDGET)
 
 
@@ -153,7 +153,7 @@ def test_shards_that_are_mapped_one_after_another_stay_within_the_budget(anyone)
     words = shard_mib * MIB // 8
     assert int(done.stdout) == count * (words * (words - 1) // 2)
     assert done.guarded >= count
-    assert peak.bytes > BUDGET / 2  # else nothing was tried
+    assert peak.bytes > BUDGET / 2  # otherwise the test proves nothing
     assert done.peak >= BUDGET / 2, "the report misses what was cached"
     assert done.released >= count * shard_mib * MIB - limit_of(BUDGET)
     for path in paths:
@@ -162,7 +162,7 @@ def test_shards_that_are_mapped_one_after_another_stay_within_the_budget(anyone)
 
 @pytest.mark.parametrize("descriptor", ["open", "closed"])
 def test_a_deleted_file_stays_within_the_budget(anyone, program, descriptor):
-    """The program itself says how much was cached: nobody else can find the file."""
+    """Only the program can open the file, so it reports how much was cached."""
     path = anyone.own(write_numbers(anyone.folder / "deleted.bin", 256))
     bound = within(limit_of(64 * MIB))
     done = guard(anyone, "64MiB", "--", program, "unlinked", path, descriptor, bound)
@@ -174,7 +174,7 @@ def test_a_deleted_file_stays_within_the_budget(anyone, program, descriptor):
 
 
 def test_many_processes_stay_within_the_budget(anyone, program):
-    """Their readahead alone would take more than the budget."""
+    """Readahead of all mappings together would exceed the budget."""
     count, budget = 16, 64 * MIB
     paths = [anyone.own(write_numbers(anyone.folder / f"many{i}.bin", 16)) for i in range(count)]
     script = " ".join(f"{program} scan {path} 16 &" for path in paths) + " wait"
@@ -188,7 +188,7 @@ def test_many_processes_stay_within_the_budget(anyone, program):
 
 
 def test_unguarded_the_same_scan_exceeds_the_budget(anyone, program, numbers):
-    """What is measured here can go wrong."""
+    """Verifies that these checks fail if the budget is exceeded."""
     with open("/proc/meminfo") as file:
         available = int(file.read().split("MemAvailable:")[1].split()[0]) * 1024
     if available < 4 * FILE_MIB * MIB:

@@ -1,4 +1,4 @@
-"""evenkeel guard on programs that a preloaded library can break: they run as they would without it.
+"""evenkeel guard on programs that a preloaded library could break: they run as without the guard.
 
 Sanitizers, seccomp filters that kill, and unmounting.
 """
@@ -46,7 +46,7 @@ def test_options_of_the_user_for_the_sanitizer_are_kept(anyone):
 
 # ---- seccomp
 
-# Kills the process for what the guard's library calls and a program seldom does.
+# Kills the process for calls that the guard's library makes and programs seldom do.
 FILTER = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -128,7 +128,8 @@ def filtered():
 
 @pytest.mark.parametrize("how", ["p", "s", "mp", "ms", "mst"])
 def test_a_program_with_a_filter_that_kills_runs_unguarded(anyone, filtered, numbers, how):
-    """p: by prctl, s: by the system call, m: after it has mapped a file, t: for all threads."""
+    """The filter is installed by prctl (p) or seccomp (s), m: after a file was mapped, t: for all
+    threads."""
     words = 48 * MIB // 8
     done = guard(anyone, "8MiB", "--", filtered, numbers, how)
     assert done.stdout == f"{words * (words - 1) // 2}\n"
@@ -139,7 +140,7 @@ def test_a_program_with_a_filter_that_kills_runs_unguarded(anyone, filtered, num
 def test_a_filter_from_before_exec_is_noticed(anyone, filtered, numbers):
     """The loader of the new program needs some of the calls, so this filter forbids fewer."""
     words = 48 * MIB // 8
-    plain(anyone, filtered, numbers, "sx")  # else nothing is tested
+    plain(anyone, filtered, numbers, "sx")  # otherwise the test proves nothing
     done = guard(anyone, "8MiB", "--", filtered, numbers, "sx")
     assert done.stdout == f"{words * (words - 1) // 2}\n"
     assert "1 process has a seccomp filter" in " ".join(done.stderr.split())
@@ -150,7 +151,7 @@ def test_a_filter_from_before_exec_is_noticed(anyone, filtered, numbers):
 
 @pytest.fixture
 def mount(numbers):
-    """A file system of its own, with a file of numbers on it; gone afterwards in any case."""
+    """A new file system with a file of numbers. It is always unmounted at the end."""
     if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
         pytest.skip("not root, or no mkfs.ext4: nothing can be mounted")
     folder = numbers.parent / "mounted"

@@ -1,7 +1,7 @@
-"""evenkeel guard on programs that write what they map: not a byte is lost, however hard it evicts.
+"""evenkeel guard on programs that write to mapped files: no byte is lost, even if it evicts often.
 
-The budgets are the smallest there are. What a program has left behind is compared with what it
-leaves behind unguarded.
+The budgets are the smallest that are allowed. The files that a program leaves are compared with
+those that it leaves unguarded.
 """
 
 import hashlib
@@ -33,13 +33,13 @@ def both_ways(anyone, command, mib=FILE_MIB, budget=BUDGET, options=()):
     """Runs `command(path)` on a fresh file unguarded and guarded. What was said, and the digest."""
     path = fresh(anyone, mib=mib)
     expected = plain(anyone, *command(path)), digest(path)
-    # Each run must be right. One in which hardly anything was released says little: it is seen now
-    # and then on a busy machine, and then another is made.
+    # Every run must be right. On a busy machine, hardly anything may be released in a run. Such a
+    # run proves little, so it is repeated.
     for _ in range(3):
         path = fresh(anyone, mib=mib)
         done = guard(anyone, budget, *options, "--", *command(path))
         assert (done.stdout, digest(path)) == expected
-        assert "unmapped or replaced" not in done.stderr  # a program may unmap as it pleases
+        assert "unmapped or replaced" not in done.stderr  # unmapping is not a failure of the guard
         path.unlink()
         if done.released > 2 * MIB:
             break
@@ -69,7 +69,7 @@ def test_a_child_for_each_round(anyone, program):
 
 
 def test_a_file_that_is_cut_under_it(anyone, program):
-    """SIGBUS is the program's own, as it is without the guard; the tool survives and reports."""
+    """The program receives SIGBUS, as without the guard. The tool survives and reports it."""
     path = fresh(anyone)
     done = guard(anyone, BUDGET, "--", program, "shorten", path, code=128 + 7)
     assert done.stdout == "before the end: wrong 0\n"
@@ -88,7 +88,7 @@ import numpy as np
 path, mode, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 words = {words}
 data = np.memmap(path, dtype=np.uint64, mode=mode, shape=(words,))
-# What it must hold, kept beside it.
+# The expected contents.
 truth = np.zeros(words, np.uint64) if mode == "w+" else np.arange(words, dtype=np.uint64)
 random = np.random.default_rng(1)
 for round in range(rounds):
@@ -110,7 +110,7 @@ def test_a_written_memmap(anyone, mode):
     source = WRITES.replace("{words}", str(FILE_MIB * MIB // 8))
     untouched = digest(fresh(anyone))
     said, left = both_ways(anyone, lambda path: [sys.executable, "-c", source, path, mode, 2000])
-    # A mapping of mode c leaves the file alone; the others leave in it what they said.
+    # Mode c does not change the file. The others leave what they wrote.
     assert left == (untouched if mode == "c" else said.strip())
 
 

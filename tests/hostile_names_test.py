@@ -1,5 +1,5 @@
-"""Names of files and words of commands are bytes from anywhere. Whatever is in them stays a name:
-on the terminal, in pages, in pictures and in JSON."""
+"""File names and command lines may contain any bytes, which must do no harm on a terminal, in
+pages, in pictures and in JSON."""
 
 import html.parser
 import json
@@ -23,8 +23,8 @@ NAMES = {
 
 
 def safe(output):
-    """Text for a terminal: UTF-8, and no control but the end of a line."""
-    text = output.decode()  # throws for what is no UTF-8
+    """Text for a terminal: UTF-8, without control characters except newlines."""
+    text = output.decode()  # raises an error if it is not UTF-8
     bad = [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160]
     assert not bad, text
     assert not {"\u202e", "\u2066", "\u2028"} & set(text)
@@ -33,7 +33,7 @@ def safe(output):
 
 @pytest.fixture(params=NAMES)
 def named(request, user):
-    """A file with such a name, in a folder of its own."""
+    """A file with this name, in a new folder."""
     folder = os.fsencode(user.folder) + b"/hostile-" + request.param.encode()
     os.makedirs(folder, exist_ok=True)
     path = folder + b"/" + NAMES[request.param].replace(b"%", b"\xe2\x88\x95")
@@ -43,7 +43,7 @@ def named(request, user):
         user.own(made)
     yield path
     os.unlink(path)
-    assert os.listdir(folder) == []  # nothing was run, nothing was left
+    assert os.listdir(folder) == []  # no command was run, and no file was left
     os.rmdir(folder)
 
 
@@ -79,7 +79,7 @@ def filled(call, path):
 def test_on_the_terminal_they_are_shown_and_not_obeyed(user, named, call):
     done = run(user, *filled(call, named))
     text = safe(done.stdout) + safe(done.stderr)
-    assert "\nhint: rm" not in text  # a name stays on its line
+    assert "\nhint: rm" not in text  # a newline in a name is not a new line
 
 
 @pytest.mark.parametrize("call", WRONG, ids=lambda call: " ".join(call))
@@ -123,7 +123,7 @@ def test_pages_and_pictures_have_their_own_tags_and_no_others(user, named):
         args = ["-o", page, "--svg", picture, "--json", table, "--files", named]
         done = run(user, "profile", *args, "--", b"true", word)
         assert safe(done.stderr)
-        ElementTree.parse(picture)  # XML, or it throws
+        ElementTree.parse(picture)  # raises an error if it is not XML
         run_told = json.loads(safe(table.read_bytes()))["runs"][0]
         assert run_told["command"][1] == word.decode(errors="replace")
         made[which] = page.read_text(), {e.tag for e in ElementTree.parse(picture).iter()}

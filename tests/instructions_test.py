@@ -1,7 +1,7 @@
-"""Hot paths take no more instructions than they did. Times are noisy, instructions are not.
+"""Hot paths take no more instructions than before. Instructions are not noisy, as times are.
 
-Counted by callgrind in build/hot_paths against bench/instructions.json, with a margin. After a
-change that is meant to cost, or saves, record anew:  python tests/instructions_test.py --record
+callgrind counts them in build/hot_paths, and bench/instructions.json has the allowed numbers. After
+a change that is meant to alter them, store new ones: python tests/instructions_test.py --record
 """
 
 import json
@@ -23,7 +23,7 @@ MARGIN = 0.05
 
 
 def built():
-    """What the figures depend on, as a text: how tokens are widened is the CPU's choice."""
+    """What the figures depend on: the compiler, and how this CPU widens tokens."""
     said = json.loads(subprocess.run([PROGRAM, "built"], capture_output=True, check=True).stdout)
     return f"{said['compiler']}, widened by {said['widened_by']}"
 
@@ -42,7 +42,7 @@ def count(path, folder):
         path,
         tokens,
     ]
-    # libc chooses its memcpy by the CPU, too: the one that every x86-64 has.
+    # libc selects its memcpy by the CPU, too. Use the one for every x86-64.
     usual = "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX512F,-ERMS,-FSRM,-AVX_Fast_Unaligned_Load"
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "GLIBC_TUNABLES": usual}

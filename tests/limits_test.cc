@@ -1,5 +1,5 @@
-// Where the system grants little: few descriptors, no locked memory, a small address space, no
-// io_uring, a small cgroup, and many readers at once.
+// Systems with tight limits: few descriptors, no locked memory, a small address space, no io_uring,
+// a small cgroup. And many readers at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -31,7 +31,7 @@ bool set_limit(int which, rlim_t value) {
   return ::setrlimit(static_cast<__rlimit_resource_t>(which), &limit) == 0;
 }
 
-// From now on, in this process and its children, for good: these calls fail with `code`.
+// From now on, these calls fail with `code` in this process and its children.
 bool forbid_io_uring(unsigned code) {
   constexpr auto kNumber = static_cast<unsigned>(offsetof(seccomp_data, nr));
   sock_filter program[] = {
@@ -82,12 +82,12 @@ TEST_F(Limits, NoLockedMemory) {
             "right");
 }
 
-// The engines that read in small pieces work where the file itself could not be mapped; the others
-// say what is short.
+// Engines that read in small pieces work although the file could not be mapped. The errors of the
+// others name the limit.
 TEST_F(Limits, SmallAddressSpace) {
   if (kUnderAsan || kUnderTsan) GTEST_SKIP() << "a sanitizer takes terabytes of addresses";
   const std::string path = counting_file(folder_, "numbers", kLimitRows * kLimitColumns);
-  std::filesystem::resize_file(path, 1_GiB);  // sparse behind
+  std::filesystem::resize_file(path, 1_GiB);  // extended by a hole
   const EveryEngine some{.paths = {path}, .picks = 0, .chunks = 2};
   for (const EngineKind engine : kAllEngines) {
     const std::string said = in_child([&] {
@@ -112,7 +112,7 @@ TEST_F(Limits, SmallAddressSpace) {
 TEST_F(Limits, ThreadsThatCannotBeStarted) {
   if (kUnderAsan || kUnderTsan) GTEST_SKIP() << "a sanitizer takes terabytes of addresses";
   const EveryEngine all = numbers();
-  // No room for the stack of a thread (8 MiB), and for little else.
+  // Not enough for the stack of a thread (8 MiB).
   EXPECT_EQ(in_child([&] {
               const auto status = read_text_file("/proc/self/status").value_or("");
               const std::uint64_t now = number_after(status, "VmSize:").value_or(0) * 1024;
@@ -143,7 +143,7 @@ TEST_F(Limits, IoUringForbiddenBySeccomp) {
   }
 }
 
-// A filter that comes when the ring is in use already: one read fails, the next goes by threads.
+// The filter is installed while the ring is in use: one read fails, the next uses threads.
 TEST_F(Limits, IoUringForbiddenInTheMiddleOfThings) {
   const EveryEngine all = numbers();
   const std::string said = in_child([&] {
@@ -184,7 +184,7 @@ TEST_F(Limits, SixtyFourProcessesAtOnce) {
   }
 }
 
-// The same, of one array that was open before.
+// The same with one array that was opened before.
 TEST_F(Limits, SixtyFourChildrenOfOneArray) {
   if (kUnderTsan) GTEST_SKIP() << "ThreadSanitizer ends children that start threads after fork";
   const EveryEngine all = numbers();
@@ -207,7 +207,7 @@ TEST_F(Limits, SixtyFourChildrenOfOneArray) {
   EXPECT_EQ(gathered(array, rows), right);
 }
 
-// Sixteen MiB for the data, sixteen for the program.
+// 16 MiB for the data and 16 MiB for the program.
 TEST_F(Limits, ACgroupOfThirtyTwoMebibytesAndABudgetOfSixteen) {
   if (kUnderAsan || kUnderTsan) GTEST_SKIP() << "a sanitizer's own memory would be counted";
   const std::uint64_t rows = 64_MiB / 4 / kLimitColumns;
@@ -223,7 +223,7 @@ TEST_F(Limits, ACgroupOfThirtyTwoMebibytesAndABudgetOfSixteen) {
     ::close(fd);
   }
   for (const EngineKind engine : kAllEngines) {
-    if (engine == EngineKind::kMap) continue;  // keeps to no budget: the kernel thrashes for it
+    if (engine == EngineKind::kMap) continue;  // has no budget, so the kernel would thrash
     const CgroupScope cgroup(32_MiB);
     if (!cgroup.why_not().empty()) GTEST_SKIP() << cgroup.why_not();
     EXPECT_EQ(in_child([&] {

@@ -1,8 +1,8 @@
-"""Epoch after epoch of torch's DataLoader, whose workers are forked anew for each.
+"""Many epochs of torch's DataLoader, which forks its workers for each epoch.
 
-Ends with 1 when a batch is not the one a loader without workers gives, when descriptors, threads or
-children are left behind, or when this process grows by 8 MiB after a fifth of the epochs. Memory of
-all together is watched from outside: `evenkeel profile --fail-slope` (scripts/test_long).
+The exit code is 1 if a batch differs from that of a loader without workers, if descriptors, threads
+or children are left, or if this process grows by 8 MiB after a fifth of the epochs. The memory of
+all processes is measured from outside: `evenkeel profile --fail-slope` (scripts/test_long).
 """
 
 import argparse

@@ -1,5 +1,5 @@
-// Memory stays under the line: the kernel's own numbers, taken from outside while a process of its
-// own reads. Not run under sanitizers, whose own memory would be measured.
+// Memory stays within the budget, by the kernel's figures for a separate process that reads. Not
+// run under sanitizers, because their memory would be measured.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -23,10 +23,11 @@ namespace {
 constexpr EngineKind kBounded[] = {EngineKind::kRemap, EngineKind::kAdvise, EngineKind::kRead,
                                    EngineKind::kDirect, EngineKind::kAuto};
 constexpr std::uint64_t kRowBytes = 162 * 4, kTokens = 1024;
-// Twice the largest budget. To see what is cached of a file takes the longer the larger it is.
+// Twice the largest budget. Not more, because checking what is cached takes longer for larger
+// files.
 constexpr std::uint64_t kDataBytes = 128_MiB;
 
-// ---------------------------------------------------------------- the worker's side
+// ---------------------------------------------------------------- the process that reads
 
 struct Wish {
   std::string engine, pattern, path;
@@ -44,8 +45,8 @@ struct Wish {
   }
 };
 
-// Four budgets' worth of bytes reach the peak several times over. Slow ways of reading end sooner,
-// so that there is time to try everything.
+// Reading four times the budget reaches the peak several times. Slow engines stop earlier, to limit
+// the time of the tests.
 class Enough {
  public:
   explicit Enough(const Wish& wish) : bytes_(4 * wish.budget) {}
@@ -59,8 +60,8 @@ class Enough {
       std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
 };
 
-// Tests that count what is read want to see the same memory whatever the size of the file: without
-// a cache, which takes what the budget leaves.
+// Tests that limit the number of items compare memory across file sizes. They turn the cache off,
+// because it takes all that the budget leaves.
 std::optional<std::uint64_t> without_cache(const Wish& wish) {
   return wish.most_items ? std::optional<std::uint64_t>(0) : std::nullopt;
 }
@@ -100,8 +101,8 @@ std::uint64_t read_crops(const Wish& wish, std::vector<std::byte>& out) {
   return items;
 }
 
-// The same few rows again and again, among others, until the cache has no more room to grow: so
-// many bytes of it, or 0 when it held less than half of the budget.
+// Reads a few hot rows among others until the cache cannot grow any more. Returns the bytes in the
+// cache, or 0 if that is less than half of the budget.
 std::uint64_t read_hot_rows(const Wish& wish, std::vector<std::byte>& out) {
   const Array array = open_rows(wish);
   std::mt19937_64 random(1);
@@ -114,7 +115,7 @@ std::uint64_t read_hot_rows(const Wish& wish, std::vector<std::byte>& out) {
   return cached > wish.budget / 2 ? cached : 0;
 }
 
-// Data that fits is mapped and read whole; then a chunk needs the mapping's room.
+// Data that fits is mapped and read completely. Then chunks need the memory of the mapping.
 std::uint64_t read_and_stop_mapping(const Wish& wish) {
   const Array array = open_rows(wish);
   if (array.engine().chosen != EngineKind::kMap) return 0;
@@ -138,9 +139,9 @@ std::uint64_t read_batches(const Wish& wish) {
   return items;
 }
 
-// Small batches, so that there are many; 0 when memory grew after the first hundred, but for parts
-// of the read buffers that are touched late, when two crops happen to lie side by side. Sixteen
-// bytes a batch would be seen.
+// Reads many small batches. Returns 0 if memory grew after the first hundred. The tolerance is for
+// parts of the read buffers that are first touched when two crops happen to be adjacent. A leak of
+// 16 bytes per batch would be noticed.
 std::uint64_t read_many_batches(const Wish& wish) {
   const Tokens tokens = Tokens::open(
       wish.path,
@@ -169,7 +170,8 @@ std::uint64_t carry_out(const Wish& wish, std::vector<std::byte>& out) {
 
 int worker() {
   const Wish wish = Wish::parse(WorkerSide::wish());
-  std::vector<std::byte> out(64 * kTokens * 2);  // the caller's own, so before the count begins
+  // Memory of the caller, so allocated before measuring begins.
+  std::vector<std::byte> out(64 * kTokens * 2);
   WorkerSide::ready();
   std::string said;
   try {
@@ -182,7 +184,7 @@ int worker() {
   return 0;
 }
 
-// ---------------------------------------------------------------- the watching side
+// ---------------------------------------------------------------- the process that measures
 
 class MemoryBudget : public testing::Test {
  protected:
@@ -193,7 +195,7 @@ class MemoryBudget : public testing::Test {
     return folder ? *folder : std::filesystem::path("/var/tmp");
   }
 
-  // Real data on a real disk, none of it cached; a multiple of the row.
+  // A file of random data, about this long: whole rows, none of them cached.
   std::string real_file(const std::string& name, std::uint64_t about) const {
     const Fd fd(::open(folder_.path(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
     std::vector<std::uint64_t> block(kRowBytes * 1024 / 8);
@@ -208,7 +210,7 @@ class MemoryBudget : public testing::Test {
     drop(name);
     return folder_.path(name);
   }
-  // A tebibyte that occupies nothing.
+  // A file of one tebibyte that is one hole.
   std::string sparse_file(const std::string& name) const {
     const Fd fd(::open(folder_.path(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
     if (::ftruncate(fd.get(), (1_GiB * 1024 / kRowBytes + 1) * kRowBytes) != 0) {
@@ -239,12 +241,12 @@ class MemoryBudget : public testing::Test {
     }
     return growth;
   }
-  // Whether nothing was thrown out that others had brought in; the kernel may take a little.
+  // Whether the pages that were cached before still are. The kernel may evict a few.
   static bool kept(const MemoryGrowth& growth) {
     return growth.cached_after >= growth.cached_before - growth.cached_before / 64;
   }
-  // For what says something about `kept`: up to three times, because the kernel may evict more on
-  // its own. Reading that evicts does so every time.
+  // For tests of `kept`: tries up to three times, because the kernel may evict more by itself. An
+  // engine that evicts does so every time.
   static MemoryGrowth watch_kept(const Wish& wish, const std::function<void()>& prepare) {
     MemoryGrowth growth;
     for (int i = 0; i < 3; ++i) {
@@ -267,7 +269,7 @@ class MemoryBudget : public testing::Test {
   TempFolder folder_;
 };
 
-// The control: a watch that cannot see growth would prove nothing.
+// Verifies that MemoryWatch notices growth.
 TEST_F(MemoryBudget, TheWatchSeesWhatAPlainMappingDoes) {
   const auto path = real_file("data", 256_MiB);
   const MemoryGrowth growth = watch({"map", "crops", path, 16_MiB, 6400});
@@ -336,7 +338,7 @@ TEST_F(MemoryBudget, PeakMemoryDoesNotDependOnTheSizeOfTheFile) {
       }
       const auto [least, most] = std::ranges::minmax(peaks);
       EXPECT_LE(most, peaks[0] + peaks[0] / 20 + 64_KiB) << said;
-      // `read` touches less of its buffer where rows lie too far apart to be read together.
+      // `read` touches less of its buffer if rows are too far apart to be read together.
       if (engine != std::string("read") || pattern == std::string("scan")) {
         EXPECT_LE(most - least, most / 20) << said;
       }
@@ -344,7 +346,7 @@ TEST_F(MemoryBudget, PeakMemoryDoesNotDependOnTheSizeOfTheFile) {
   }
 }
 
-// Besides the buffers that `direct` has pinned by then: a sixteenth of the budget.
+// Except for the buffers that `direct` pins at open, a sixteenth of the budget.
 TEST_F(MemoryBudget, OpeningATebibyteTouchesNextToNothing) {
   const auto path = sparse_file("sparse");
   for (const EngineKind engine : kBounded) {
@@ -390,8 +392,8 @@ TEST_F(MemoryBudget, AutoAddsNoPageToACacheThatHasEverything) {
 TEST_F(MemoryBudget, AutoFillsNoHoleInTheCache) {
   const auto path = real_file("data", kDataBytes);
   warm("data");
-  // Holes of all sizes, so that every request may meet one; but for the first page, which opening
-  // reads through the cache.
+  // Holes of several sizes, so that any request may meet one. Not in the first page, which is read
+  // through the cache at open.
   for (std::uint64_t at = 512_KiB; at < kDataBytes - 6_MiB; at += 1_MiB) {
     drop_part("data", at, 4_KiB << (at / 1_MiB % 8));
   }
@@ -405,7 +407,7 @@ TEST_F(MemoryBudget, AutoFillsNoHoleInTheCache) {
   }
 }
 
-// A fault may map all of a large folio that others brought, far beyond the pages asked for.
+// A fault may map all of a large folio, far beyond the requested pages.
 TEST_F(MemoryBudget, ASmallBudgetHoldsBesideHolesInTheCache) {
   const auto path = real_file("data", kDataBytes);
   for (const EngineKind engine : kBounded) {
@@ -453,7 +455,7 @@ TEST_F(MemoryBudget, WithoutPrivilegesTheLineHoldsAsWell) {
     for (const EngineKind engine : kBounded) {
       for (const char* pattern : {"crops", "rows", "scan"}) {
         SCOPED_TRACE(is_warm ? "warm" : "cold");
-        // Not told what is cached, `remap` and `advise` drop behind them what others had brought.
+        // If the kernel does not say what is cached, `remap`, `advise` and `read` drop all pages.
         if (is_warm) warm("data");
         if (!is_warm) drop("data");
         const Wish wish{std::string(engine_name(engine)), pattern, path, 16_MiB};
@@ -465,7 +467,7 @@ TEST_F(MemoryBudget, WithoutPrivilegesTheLineHoldsAsWell) {
   }
 }
 
-// Mapped pages stay cached when the mapping ends: they must not come on top of the buffers.
+// Pages of the mapping stay cached when it ends. They must not be added to the buffers.
 TEST_F(MemoryBudget, AMappingThatMakesRoomForAChunkLeavesNothingBehind) {
   const auto path = real_file("data", 40_MiB);
   const Wish wish{"auto", "switch", path, 64_MiB};
@@ -475,7 +477,7 @@ TEST_F(MemoryBudget, AMappingThatMakesRoomForAChunkLeavesNothingBehind) {
 }  // namespace
 }  // namespace evenkeel
 
-// Stands in for GoogleTest's own: started anew by a MemoryWatch, the program is the worker.
+// Replaces GoogleTest's main: MemoryWatch starts this program again as the process that reads.
 int main(int argc, char** argv) {
   if (evenkeel::WorkerSide::is_one()) return evenkeel::worker();
   testing::InitGoogleTest(&argc, argv);

@@ -1,5 +1,5 @@
-// For tests: what a piece of work does to memory, seen from outside. The work runs in a process of
-// its own, started anew, so that nothing but the work is in it.
+// For tests: measures from outside what a piece of work does to memory. The work runs in a new
+// process of this program, so that nothing else is measured.
 #pragma once
 
 #include <fcntl.h>
@@ -21,12 +21,12 @@
 
 namespace evenkeel {
 
-// The most that each grew by, in bytes, over what it was before the work.
+// How far each figure rose above its value before the work, in bytes.
 struct MemoryGrowth {
   std::uint64_t anon = 0, rss = 0, cache = 0, memory = 0;  // memory: anon and cache together
   std::uint64_t page_tables = 0;
   std::uint64_t cached_before = 0, cached_after = 0;
-  std::string said;  // by the work; "died: ..." when it did not end well
+  std::string said;  // what the work returned; "died: ..." if its process failed
 
   std::string describe() const {
     const auto kib = [](std::uint64_t bytes) { return std::to_string(bytes / 1024) + " KiB"; };
@@ -35,8 +35,8 @@ struct MemoryGrowth {
   }
 };
 
-// The working side: says that it is ready, waits for the word, works, tells, waits to be released.
-// The two ends come through the environment; see main in memory_budget_test.cc.
+// The side of the new process: it reports that it is ready, waits, works, reports the result and
+// waits again. The environment says which work to do; see main in memory_budget_test.cc.
 class WorkerSide {
  public:
   static bool is_one() { return std::getenv("EVENKEEL_TEST_WORK") != nullptr; }
@@ -110,7 +110,7 @@ class MemoryWatch {
     if (!told) throw std::runtime_error("the kernel does not tell what is cached");
     return told->cached;
   }
-  // The worker's next line; looks around about every half millisecond until it comes.
+  // Returns the worker's next line. Calls `look` every half millisecond until it arrives.
   std::string line(const std::function<void()>& look) {
     std::string text;
     while (true) {

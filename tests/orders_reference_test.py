@@ -1,4 +1,4 @@
-"""The orders again, in plain Python from the prose of docs/orders.md, against the vectors there."""
+"""The orders, implemented in plain Python from docs/orders.md, compared with its golden vectors."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Commands that make data show on a terminal how far they are, and only there."""
+"""Commands that make data show their progress, but only on a terminal."""
 
 import os
 import pty
@@ -48,6 +48,6 @@ def test_progress_on_a_terminal(tmp_path, command):
     assert {step for _, step in shown} <= steps
     shares = [int(share) for share, _ in shown]
     assert shares == sorted(shares) and shares[-1] <= 100
-    assert seen.endswith(b"\r\033[K")  # and then it is gone
+    assert seen.endswith(b"\r\033[K")  # and clears the line at the end
     quiet = user.run(command, *words, "--budget", "16MiB")
     assert "%" not in quiet.stderr

@@ -1,4 +1,4 @@
-"""evenkeel profile is not in the way of its command: exit codes, signals, input and output."""
+"""evenkeel profile passes on exit codes, signals, input and output of its command."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_a_tool_that_was_told_to_ignore_its_children_still_sees_them_end(user, p
     words = ["grep", "SigIgn", "/proc/self/status"]
     _, done = profile(user, "--", *words, preexec_fn=ignore_children)
     ignored = int(done.stdout.split()[1], 16)
-    assert ignored & 1 << (signal.SIGCHLD - 1)  # the command begins as without us
+    assert ignored & 1 << (signal.SIGCHLD - 1)  # as it would be without the tool
 
 
 def test_input_and_output_pass_through_unchanged(user):
@@ -124,7 +124,7 @@ def test_over_the_budget_is_3_and_within_it_0(user, program):
     assert "stayed within the budget of 256 MiB" in done.stderr
     assert run["summary"]["seconds_over_budget"] == 0
     run, done = profile(user, "--budget", "32MiB", "--", program, "anon", 64, "sleep", 100)
-    assert "exceeded the budget of 32 MiB" in done.stderr  # said, though nobody asked to fail
+    assert "exceeded the budget of 32 MiB" in done.stderr  # reported in any case
     assert run["summary"]["seconds_over_budget"] > 0.05
 
 

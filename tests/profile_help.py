@@ -1,6 +1,6 @@
-"""For the tests of evenkeel profile: the program it watches, and what it recorded.
+"""For the tests of evenkeel profile: the program that is measured, and its recording.
 
-The program is profile_program.cc, which does what its words say.
+The program is profile_program.cc, which carries out the commands in its arguments.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ NOBODY = 65534
 
 
 def program_for(user, built):
-    """profile_program.cc, compiled, where this user may run it; built now if it is not there."""
+    """The compiled profile_program.cc, at a place where this user may run it."""
     path = user.folder / "program"
     if built.exists():
         shutil.copy(built, path)
@@ -42,7 +42,7 @@ def write_data(user):
 
 @contextlib.contextmanager
 def no_marks_left(user, monkeypatch):
-    """The file through which a program hands over its marks is gone afterwards."""
+    """Checks that the file with the marks of the program is removed at the end."""
     monkeypatch.setenv("TMPDIR", str(user.folder))
     yield
     assert not list(user.folder.glob("evenkeel-marks-*"))
@@ -56,7 +56,7 @@ def run_of(path):
 
 
 def profile(user, *args, code=0, **kwargs):
-    """Runs it with --json, and returns the run and what was said."""
+    """Runs the tool with --json. Returns the recorded run, and the ended process."""
     report = user.folder / "profile.json"
     report.unlink(missing_ok=True)
     done = user.run("profile", "--json", report, *args, code=code, **kwargs)
@@ -83,7 +83,7 @@ def drop_from_cache(path):
 
 
 def page_data(path):
-    """The JSON inside a page, as a browser finds it: up to the first end of a script."""
+    """The JSON inside a page, as a browser reads it: up to the first </script>."""
     text = path.read_text()
     begin = text.index(">", text.index('<script type="application/json" id="data"')) + 1
     return json.loads(text[begin : text.index("</script", begin)])

@@ -1,4 +1,4 @@
-"""evenkeel profile measures the truth: what a program held, read and marked, at each step."""
+"""evenkeel profile measures correctly what a program holds, reads and marks at each step."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 def plateau(run, name, column):
-    """The middle value of the second half of a `hold`: a child may be at work in the first."""
+    """The median of the second half of a `hold`. In the first half, a child may still work."""
     at = {mark["text"]: mark["seconds"] for mark in run["marks"]}
     begin, end = at[f"{name} begin"], at[f"{name} end"]
     begin = (begin + end) / 2
@@ -56,18 +56,18 @@ def test_the_curve_is_the_truth_at_each_step(user, program, data):
         "half": (["map", data, "touch", FILE_MIB // 2], 64, FILE_MIB // 2, 0, 1),
         "whole": (["touch", FILE_MIB], 64, FILE_MIB, 0, 1),
         "shared": (["shared", 48], 64, FILE_MIB, 48, 1),
-        # A child of fork has its parent's private pages as well: each counts for both.
-        "child": (["child", 32], 64 + 32, FILE_MIB, 48, 2),  # what it shares counts once
+        # A child of fork also has its parent's private pages, which count for both.
+        "child": (["child", 32], 64 + 32, FILE_MIB, 48, 2),  # shared memory counts once
         "second": (["child", 32], 64 + 2 * 32, FILE_MIB, 48, 3),
         "one left": (["end"], 64 + 32, FILE_MIB, 48, 2),
         "alone": (["end"], 64, FILE_MIB, 48, 1),
     }
-    data.read_bytes()  # how far the kernel maps around a fault is known for cached pages alone
+    data.read_bytes()  # cached, so that it is known how many pages the kernel maps for a fault
     words = []
     for name, (work, *_) in steps.items():
         words += [*work, "hold", name, 300]
-    # A process that is counted a moment too early or too late is missing from some samples of the
-    # tree. One whole run in which all is right must be among these.
+    # A process that starts or ends during a sample may be missing from it. At least one of these
+    # runs must be completely right.
     for attempt in range(3):
         run, _ = profile(user, "--files", data, "--", program, *words)
         try:
@@ -93,7 +93,7 @@ def test_the_page_cache_of_a_file_is_the_truth_at_each_step(user, program, data)
     if file["cached_before_bytes"] != 0:
         pytest.skip("this filesystem keeps what is to be dropped")
     assert plateau(run, "start", "cache") == 0
-    # The kernel reads ahead of who reads, at most this far.
+    # The kernel reads ahead at most this far.
     ahead = json.loads((user.folder / "profile.json").read_text())["machine"]["readahead_bytes"]
     half = plateau(run, "half", "cache")
     assert 0.98 * FILE_MIB / 2 * MIB <= half <= 1.02 * FILE_MIB / 2 * MIB + (ahead or 16 * MIB)
@@ -105,7 +105,7 @@ def test_the_page_cache_of_a_file_is_the_truth_at_each_step(user, program, data)
 def test_what_was_cached_before_does_not_count(user, program, data):
     data.read_bytes()
     run, _ = profile(user, "--files", data, "--", program, "read", data, FILE_MIB)
-    # The kernel may have taken a page back.
+    # The kernel may have reclaimed a page.
     assert run["files"][0]["cached_before_bytes"] == pytest.approx(FILE_MIB * MIB, rel=0.02)
     assert run["summary"]["peak_bytes"]["cache"] < 0.02 * FILE_MIB * MIB
 

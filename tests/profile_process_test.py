@@ -1,4 +1,4 @@
-"""evenkeel profile of a process that runs already, and where reports go."""
+"""evenkeel profile of a running process, and where reports are written."""
 
 import contextlib
 import os
@@ -134,7 +134,7 @@ def test_a_process_that_is_not_there_is_an_error(user, running):
 def test_of_a_strangers_process_the_unknown_is_said(user, running):
     if not user.prefix:
         pytest.skip("needs a user who is not root")
-    process = running("anon", 32, prefix=[])  # root's
+    process = running("anon", 32, prefix=[])  # owned by root
     run, done = profile(user, "--pid", process.pid, "--seconds", 0.1)
     assert run["summary"]["peak_bytes"]["anon"] >= 32 * MIB
     assert run["summary"]["peak_bytes"]["pss"] is None

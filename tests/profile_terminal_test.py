@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 class Terminal:
-    """The tool with a terminal of its own."""
+    """Runs the tool on a pseudo-terminal."""
 
     def __init__(self, user, *args):
         self.end, inner = pty.openpty()
@@ -51,7 +51,7 @@ class Terminal:
             return True
         try:
             piece = os.read(self.end, 65536)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end is closed
             return False
         self.seen += piece
         return bool(piece)
@@ -71,7 +71,7 @@ SCROLL_ABOVE, SCROLL_ALL = b"\033[1;23r", b"\033[r"
 
 
 def given_back(terminal):
-    """The whole screen scrolls again, and the last row is empty, before anything else is said."""
+    """Checks that the whole screen scrolls again and the last row is empty before other output."""
     end = terminal.seen.index(SCROLL_ALL)
     assert terminal.seen.startswith(SCROLL_ALL + b"\033[24;1H\033[2K\0338", end)
     return SCROLL_ABOVE not in terminal.seen[end:] and b"Memory " in terminal.seen[end:]

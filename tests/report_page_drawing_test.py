@@ -1,6 +1,6 @@
-"""The report page in a browser: what it draws, and what it says where it is pointed at.
+"""The report page in a browser: what it draws, and the values that it shows under the pointer.
 
-Reports are made up, so that each test has the one it needs.
+Each test has an artificial report.
 """
 
 import re

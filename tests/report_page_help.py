@@ -1,5 +1,4 @@
-"""For the tests of the report page: reports made up as a test needs them, and a browser to look at
-them with."""
+"""For the tests of the report page: artificial reports, and a browser that opens them."""
 
 import bisect
 import html
@@ -39,12 +38,12 @@ def rss(s, i):
 
 
 def memory(s, i):
-    """ProfileSample::memory, a second time."""
+    """The same as ProfileSample::memory."""
     return s["anon"][i] + s["shmem"][i] + max(s["file"][i], s["cache"][i] or 0)
 
 
 def summary(s, budget):
-    """Peaks and sums as the library gives them. Slopes are made up: the page only shows them."""
+    """Peaks and sums as the library computes them. Slopes are arbitrary; the page shows them."""
     every = range(len(s["seconds"]))
     known = {name: [value for value in s[name] if value is not None] for name in COLUMNS}
     peaks = {name: max(known[name], default=0) for name in [*STACK, "page_tables", "swap"]}
@@ -71,7 +70,7 @@ def summary(s, budget):
 
 
 def limits(peaks):
-    """What the library says of limits; the page only shows it."""
+    """The texts of the library about limits, which the page only shows."""
     kinds = {"RSS limit": "rss", "cgroup limit": "unreclaimable", "node eviction": "memory"}
     return [
         {
@@ -188,7 +187,7 @@ def six_engines():
 
 
 def page_of(report):
-    """The page as the library makes it: placeholders are found before anything is put in."""
+    """The page as the library makes it: all placeholders are found before any is replaced."""
     filling = {
         "title": html.escape(report["title"]),
         "css": (PAGE / "report.css").read_text(),
@@ -204,9 +203,9 @@ def page_of(report):
 
 
 class Viewer:
-    """Opens pages, and notes what each of them complains of and asks for."""
+    """Opens pages, and records their errors and requests."""
 
-    contexts = {}  # by browser, width and what else was asked for
+    contexts = {}  # by browser, width and other options
 
     def __init__(self, browser, folder):
         self.browser, self.folder = browser, folder
@@ -232,7 +231,7 @@ class Viewer:
         dialog.dismiss()
 
     def context(self, width, **options):
-        """Tests share what they have in common: making a context costs more than a page."""
+        """Tests with the same options share a context, which takes longer to make than a page."""
         kind = (self.browser, width, *options.items())
         if kind not in self.contexts:
             viewport = {"width": width, "height": 800}
@@ -269,13 +268,13 @@ def height_at(line, xs, x):
 
 
 def pixels(page, function, values, run=0):
-    """x of seconds or y of bytes, as the page reckons."""
+    """x of seconds or y of bytes, as the page computes them."""
     ask = f"([run, values]) => values.map((v) => evenkeelReport.{function}(run, v))"
     return page.evaluate(ask, [run, values])
 
 
 def check_line(page, line, seconds, values, run=0):
-    """Every value is drawn where it belongs, give or take a pixel."""
+    """Checks that every value is drawn at its place, within a pixel."""
     at, expected = pixels(page, "x", seconds, run), pixels(page, "y", values, run)
     xs = [x for x, _ in line]
     for x, y in zip(at, expected, strict=True):

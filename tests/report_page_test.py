@@ -1,6 +1,6 @@
-"""The report page in a browser: its words and numbers, and that it asks nobody for anything.
+"""The report page in a browser: its texts and numbers, and that it makes no requests.
 
-Reports are made up, so that each test has the one it needs; one test has the tool make them.
+Each test has an artificial report; in one test, the tool writes them.
 """
 
 import csv
@@ -125,7 +125,7 @@ def test_each_run_has_a_csv_of_its_own(viewer):
     viewer.requests = [url for url in viewer.requests if not url.startswith("blob:")]
 
 
-# ---- whoever reads, and wherever
+# ---- all readers and devices
 
 
 @pytest.mark.parametrize("report", [over_budget, six_engines])

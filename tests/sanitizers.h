@@ -1,4 +1,4 @@
-// For tests: which sanitizer, if any, is watching.
+// For tests: which sanitizer this program was built with.
 #pragma once
 
 #if defined(__has_feature)
@@ -9,21 +9,21 @@
 
 namespace evenkeel {
 
-// Ends children that start threads after a fork.
+// It ends children of fork that start threads.
 #if defined(__SANITIZE_THREAD__) || EVENKEEL_HAS_FEATURE(thread_sanitizer)
 inline constexpr bool kUnderTsan = true;
 #else
 inline constexpr bool kUnderTsan = false;
 #endif
 
-// Its allocator may be locked by another thread at fork.
+// Another thread may hold the lock of its allocator during fork.
 #if defined(__SANITIZE_ADDRESS__) || EVENKEEL_HAS_FEATURE(address_sanitizer)
 inline constexpr bool kUnderAsan = true;
 #else
 inline constexpr bool kUnderAsan = false;
 #endif
 
-// Then a statistic needs no second opinion: memory is what is looked at.
+// Tests of statistics may then take fewer samples: the sanitizers check memory, not figures.
 inline constexpr bool kSanitized = kUnderAsan || kUnderTsan;
 
 }  // namespace evenkeel

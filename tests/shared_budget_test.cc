@@ -1,4 +1,4 @@
-// Many arrays under one budget, and hints that work when they are followed.
+// Many arrays that share one budget, and hints that help if they are followed.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 class SharedBudget : public testing::Test {
  protected:
-  // A file that occupies nothing on the disk.
+  // A file that is one hole.
   std::string sparse(std::uint64_t bytes) const {
     const std::string path = folder_.write("sparse" + std::to_string(bytes), "");
     EXPECT_EQ(::truncate(path.c_str(), static_cast<off_t>(bytes)), 0);
@@ -27,7 +27,7 @@ class SharedBudget : public testing::Test {
             .dtype = DType::of<std::uint8_t>(),
             .shape = {-1, bytes}};
   }
-  // The number in front of `unit` in a hint; 0 where there is none.
+  // The number before `unit` in the hint; 0 if there is none.
   static std::uint64_t number_in(const Error& error, const std::string& unit) {
     std::smatch found;
     const std::string hint = error.hint_text();
@@ -53,7 +53,7 @@ TEST_F(SharedBudget, TakesManyArraysAndEachReads) {
   }
 }
 
-// The first of many gets as much as one alone; what they take together leaves room for results.
+// The first array gets as much as if it were alone. All together leave room for results.
 TEST_F(SharedBudget, BuffersOfManyArraysLeaveRoomForResults) {
   const std::string path = sparse(512_MiB);
   const Budget budget(64_MiB);

@@ -1,4 +1,4 @@
-"""evenkeel shuffle and evenkeel verify, as a user meets them."""
+"""The commands evenkeel shuffle and evenkeel verify."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def user(tmp_path):
-    """As we are, in a folder of the test's own."""
+    """The current user, in a folder for this test."""
     return User("self", tmp_path)
 
 
@@ -31,7 +31,7 @@ def names(folder):
 
 
 def megatron(user, base, lengths, dtype=np.uint16, code=8):
-    """A pair of files by hand; the tokens of document i are i."""
+    """Writes a Megatron pair without the library. All tokens of document i are i."""
     tokens = np.repeat(np.arange(len(lengths)), lengths).astype(dtype)
     pointers = np.concatenate([[0], np.cumsum(lengths)[:-1]]) * tokens.itemsize
     index = b"MMIDIDX\x00\x00" + np.uint64(1).tobytes() + bytes([code])
@@ -109,7 +109,7 @@ def test_blocks_and_documents_of_bare_tokens(user):
 def test_memory_stays_within_the_budget(user):
     """60 MiB in a budget of 16 MiB: the process itself takes some MiB more."""
     user.save("a.npy", np.zeros((100_000, 162), np.float32))
-    # Not from here: a child of fork begins with the peak of its parent.
+    # Not started by this process: a child of fork inherits the peak of its parent.
     program = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
     program += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     command = user.command("shuffle", "a.npy", "-o", "b.npy", "--budget", "16MiB", "--json")
@@ -127,7 +127,7 @@ KILLS = int(os.environ.get("EVENKEEL_KILLS", "8"))
 
 
 def killed_at_random(user, *args, longest, kills=KILLS):
-    """Runs until it ends, killed so many times at random moments; the report of the last run."""
+    """Kills the command several times at random moments. Returns the report of the last run."""
     chance = random.Random(7)
     killed = 0
     while True:
@@ -172,7 +172,7 @@ def test_other_work_is_not_resumed(user):
     args = ["shuffle", "a.npy", "-o", "b.npy", "--budget", "16MiB", "--checkpoint", "1MiB"]
     state = user.folder / "b.npy.shuffle.partial.state"
     output = user.folder / "b.npy"
-    for _ in range(200):  # one that ends first is made again
+    for _ in range(200):  # if it ends too soon, it is started again
         child = subprocess.Popen(user.command(*args), cwd=user.folder)
         while not state.exists() and child.poll() is None:
             time.sleep(0.0005)

@@ -1,4 +1,4 @@
-"""evenkeel shuffle with a manifest, as a user meets it."""
+"""The command evenkeel shuffle with a manifest."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""evenkeel stats, as a user meets it; NumPy says what is right."""
+"""The command evenkeel stats, compared with NumPy."""
 
 import html.parser
 import json
@@ -14,12 +14,12 @@ from shuffle_cli_test import killed_at_random, megatron, names
 
 @pytest.fixture
 def user(tmp_path):
-    """As we are, in a folder of the test's own."""
+    """The current user, in a folder for this test."""
     return User("self", tmp_path)
 
 
 def check(found, numbers, rank_error):
-    """The figures of one column beside NumPy's."""
+    """Compares the figures of one column with NumPy's."""
     numbers = np.asarray(numbers).astype(np.float64)
     finite = numbers[np.isfinite(numbers)]
     assert found["count"] == len(finite)
@@ -31,7 +31,7 @@ def check(found, numbers, rank_error):
     assert found["variance"] == pytest.approx(finite.var(), rel=1e-9, abs=1e-12)
     ordered = np.sort(finite)
     for one in found["quantiles"]:
-        # The share of numbers below and up to it has q between them, to within the error.
+        # q is between the share of numbers below it and the share up to it, within the error.
         low = np.searchsorted(ordered, one["value"], "left") / len(ordered)
         high = np.searchsorted(ordered, one["value"], "right") / len(ordered)
         assert low - rank_error <= one["q"] <= high + rank_error
@@ -58,7 +58,7 @@ def test_columns_are_what_numpy_says(user, dtype):
     report = user.json("stats", "a.npy", "--budget", "16MiB")
     assert report["items"] == count
     assert report["budget_peak_bytes"] <= report["budget_bytes"]
-    # An estimate that is off by more than this is one of a hundred.
+    # One of a hundred estimates has a larger error than this.
     for column, found in enumerate(report["columns"]):
         check(found, rows[:, column], 2 * report["rank_error"])
     again = user.json("stats", "a.npy", "--budget", "1GiB")
@@ -102,7 +102,7 @@ def test_tokens_and_documents(user):
     assert report["tokens"]["most_frequent"][0] == {"token": 5, "count": 2}
     assert report["tokens"]["largest"] == 1 << 31
     assert "lengths" not in report
-    # The table of tokens as large as these takes more than this budget has.
+    # The table for tokens this large exceeds this budget.
     small = user.json("stats", "t.bin", "--tokens", "--dtype", "uint32", "--budget", "4MiB")
     assert small["tokens"]["uncounted"] == 1
 

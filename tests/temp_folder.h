@@ -1,4 +1,4 @@
-// For tests: a folder that goes away again, files in it, and bytes to fill them with.
+// For tests: a folder that is removed at the end of its scope, files in it, and random bytes.
 #pragma once
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ class TempFolder {
   const std::string& root() const { return root_; }
   std::string path(std::string_view name) const { return root_ + "/" + std::string(name); }
 
-  // Makes the folders on the way and returns the path.
+  // Creates the folders of the path, and returns the whole path.
   std::string write(std::string_view name, std::string_view bytes) const {
     const std::string full = path(name);
     std::filesystem::create_directories(std::filesystem::path(full).parent_path());
@@ -47,7 +47,7 @@ class TempFolder {
     if (!out) throw std::runtime_error("write " + full);
     return full;
   }
-  // The same, and on the disk: a dirty page cannot be dropped from the cache.
+  // The same, and flushes it to the disk, because dirty pages cannot be dropped from the cache.
   std::string write_through(std::string_view name, std::string_view bytes) const {
     const std::string full = write(name, bytes);
     const int fd = ::open(full.c_str(), O_RDONLY | O_CLOEXEC);
@@ -65,7 +65,7 @@ class TempFolder {
   std::string root_;
 };
 
-// The same bytes for the same seed, everywhere.
+// The same bytes for the same seed, on every machine.
 inline std::string random_bytes(std::size_t count, std::uint64_t seed = 1) {
   // SplitMix64, in one loop without calls: tests are not optimised, and mt19937 took a fifth of
   // their time under ThreadSanitizer.
@@ -88,8 +88,8 @@ inline bool is_in_memory_filesystem(const std::string& folder) {
   return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
 }
 
-// A place for tests about O_DIRECT and the page cache: on a disk, and taking O_DIRECT. Empty where
-// there is none.
+// A folder for tests of O_DIRECT and the page cache: on a disk, with a filesystem that supports
+// O_DIRECT. Empty if there is none.
 inline std::optional<std::filesystem::path> disk_folder() {
   for (const std::filesystem::path& parent :
        {std::filesystem::temp_directory_path(), std::filesystem::path("/var/tmp"),

@@ -1,4 +1,4 @@
-"""scripts/setup installs what is missing, once, and says what to do where it cannot."""
+"""scripts/setup installs missing packages once. If it cannot, it says what to do."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Machine:
-    """A pretended Debian: commands that note how they were called, and a list of packages."""
+    """A fake Debian: commands that record their arguments, and a list of packages."""
 
     def __init__(self, folder: pathlib.Path, installed: set[str], uid: int = 0):
         self.bin, self.calls, self.project = folder / "bin", folder / "calls", folder / "project"
@@ -129,7 +129,7 @@ echo '#!{shutil.which("bash")}' >.venv/bin/python
 
 
 def build_with(folder, *commands):
-    """scripts/build on a machine that has these commands, and no others than a shell's."""
+    """Runs scripts/build with only these commands, besides those of a shell."""
     (folder / "scripts").mkdir()
     (folder / "bin").mkdir()
     shutil.copy(ROOT / "scripts/build", folder / "scripts/build")

@@ -1,5 +1,5 @@
 // labels: threads reads
-// One array, many threads at once; every answer must be the right one.
+// One array, used by many threads at once: every result must be right.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 #include "tests/counting_file.h"
 
-// liburing maps and unmaps its rings where ThreadSanitizer cannot see it: a ring that lies where a
-// closed one lay looks to it like one that two threads share.
+// ThreadSanitizer does not see liburing map and unmap its rings. A new ring at the address of a
+// closed one looks like one that two threads share.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
   return "race:io_uring_\nrace:uring_queue.cc";
@@ -27,7 +27,7 @@ class ThreadsTest : public testing::Test {
                        counted(kThreadColumns, budget, engine));
   }
 
-  // So many threads do `work` so many times; it says whether the answer was right.
+  // Runs `work` in several threads, several times in each, and counts how often it returns false.
   template <class Work>
   static int wrong_answers(int threads, int times, Work work) {
     std::atomic<int> wrong = 0;
@@ -109,8 +109,8 @@ TEST_P(Threads, OpenedAndClosedFromEightThreadsUnderOneBudget) {
   EXPECT_LE(budget.peak(), budget.limit());
 }
 
-// A thread that takes the mapping's room while others read through the mapping. When it has, it
-// reads as they do.
+// One thread requests the memory of the mapping while others read through the mapping. Once it has
+// succeeded, it reads like the others.
 TEST_F(ThreadsTest, TheEngineChangesUnderReaders) {
   for (int round = 0; round < 3; ++round) {
     const Array array = open(18_MiB, EngineKind::kAuto);

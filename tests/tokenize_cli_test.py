@@ -1,4 +1,4 @@
-"""evenkeel tokenize: the tool's part of it."""
+"""evenkeel tokenize: the part that is in the tool."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def test_the_tool_hands_its_words_to_python(text, tmp_path):
 
 
 def decoded(path):
-    """The texts in a file of bytes as tokens; 256 ends each."""
+    """The texts in a file of tokens that are bytes. Token 256 ends each text."""
     tokens = np.fromfile(path, "uint16").tolist()
     texts = "".join("\0" if token == 256 else chr(token) for token in tokens)
     return texts.encode("latin-1").decode().split("\0")[:-1]

@@ -39,7 +39,7 @@ BATCHES = ["--batch-size", "4", "--block-size", "256"]
 
 @contextlib.contextmanager
 def reader(user, tokens, *args):
-    """A process that reads all the time, until it is ended."""
+    """A process that reads until it is killed."""
     process = subprocess.Popen(
         user.command("batches", tokens, *BATCHES, "--steps", "1000000", "--pause", "1000", *args),
         stdout=subprocess.DEVNULL,
@@ -53,7 +53,7 @@ def reader(user, tokens, *args):
 
 
 def seen(user, *args):
-    """{pid: what is said of it}, and the totals. Others of this user may be on the machine."""
+    """{pid: its entry}, and the totals. Other processes of this user may be listed, too."""
     said = user.json("top", "--interval", "100ms", *args)
     return {process["pid"]: process for process in said["processes"]}, said
 
@@ -134,7 +134,7 @@ def test_hostile_pages_are_passed_over(user, runtime, tokens):
         holder.write(random.bytes(page.stat().st_size))
         holder.flush()
         user.own(held)
-        fcntl.lockf(holder, fcntl.LOCK_EX)  # a process that lives, and shows nonsense
+        fcntl.lockf(holder, fcntl.LOCK_EX)  # a living process whose page is not valid
         assert process.pid in seen(user)[0]
         assert os.getpid() not in seen(user)[0]
         holder.close()
@@ -163,7 +163,7 @@ def test_an_interval_that_makes_no_sense_is_refused(user, interval):
 
 
 class Terminal:
-    """`evenkeel top` with a terminal of its own."""
+    """Runs `evenkeel top` on a pseudo-terminal."""
 
     def __init__(self, user, rows, columns):
         self.end, self.inner = pty.openpty()
@@ -190,7 +190,7 @@ class Terminal:
         assert wanted(self.seen), self.seen
 
     def frames(self):
-        """The lines of each picture that is whole, without what moves the cursor."""
+        """The lines of each complete picture, without cursor movements."""
         for frame in self.seen.split(b"\033[H")[1:]:
             if b"\033[J" in frame:
                 text = frame.split(b"\033[J")[0]
@@ -216,7 +216,7 @@ def test_on_a_terminal_it_goes_on_until_a_key(user, runtime, tokens, key, code):
         terminal.read_until(lambda text: text.count(b"\033[H") > 3)
         terminal.finish(key, code)
     assert terminal.seen.startswith(b"\033[?1049h\033[?25l\033[H")
-    assert b"\033[2J" not in terminal.seen  # nothing is cleared: that flickers
+    assert b"\033[2J" not in terminal.seen  # clearing the screen would flicker
     for lines in terminal.frames():
         assert lines[2].split()[0] == "PID"
         assert any(line.split()[:1] == [str(process.pid)] for line in lines)

@@ -1,5 +1,5 @@
-// Headers are untrusted: numbers that multiply or add up beyond 64 bits, or claim more than the
-// file has, are refused, by every format, before anything of that size is allocated.
+// Headers are untrusted: every format refuses numbers whose products or sums exceed 64 bits, or
+// that exceed the file, before it allocates anything of that size.
 #include <gtest/gtest.h>
 
 #include "format/token_test_files.h"

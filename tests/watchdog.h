@@ -1,4 +1,4 @@
-// For tests: ends the program, naming the place, when something hangs.
+// For tests: aborts the program if a step takes too long, and names the step.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@ namespace evenkeel {
 
 class Watchdog {
  public:
-  explicit Watchdog(std::chrono::seconds patience = std::chrono::seconds(20))
-      : patience_(patience), thread_([this] { watch(); }) {}
+  explicit Watchdog(std::chrono::seconds limit = std::chrono::seconds(20))
+      : limit_(limit), thread_([this] { watch(); }) {}
   ~Watchdog() {
     {
       const std::lock_guard lock(mutex_);
@@ -26,7 +26,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // The next thing to be done; it has all the time again.
+  // Begins the next step, which has the full time.
   void enter(std::string place) {
     const std::lock_guard lock(mutex_);
     place_ = std::move(place);
@@ -38,14 +38,14 @@ class Watchdog {
     std::unique_lock lock(mutex_);
     while (!over_) {
       const auto number = number_;
-      const bool moved = changed_.wait_for(lock, patience_, [&] { return over_; });
+      const bool moved = changed_.wait_for(lock, limit_, [&] { return over_; });
       if (moved || number_ != number) continue;
       std::fprintf(stderr, "watchdog: hangs in: %s\n", place_.c_str());
       std::abort();
     }
   }
 
-  const std::chrono::seconds patience_;
+  const std::chrono::seconds limit_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string place_ = "the beginning";

@@ -1,4 +1,4 @@
-"""The workflows of .github name what exists: scripts, steps of them, and targets of make.
+"""The scripts, steps and targets of make that the workflows of .github name exist.
 actionlint, where it is installed, checks the rest (scripts/lint)."""
 
 import re

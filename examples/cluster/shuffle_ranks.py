@@ -26,20 +26,20 @@ def main():
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--parts", type=int, default=64)
     options.add_argument("--budget", default="512MiB", help="memory of each rank")
-    told = options.parse_args()
+    args = options.parse_args()
     rank = first_of("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
     world = max(1, first_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"))
     plan = evenkeel.plan_shuffle(
-        told.files, told.output, parts=told.parts, seed=told.seed, budget=told.budget
+        args.files, args.output, parts=args.parts, seed=args.seed, budget=args.budget
     )
     for step in plan.steps:
         for part in step[rank::world]:
-            plan.run(part, budget=told.budget)
+            plan.run(part, budget=args.budget)
         while plan.missing_of(step):  # of other ranks
             time.sleep(0.2)
     print(f"rank {rank} of {world}: done", flush=True)
     if rank == 0:
-        print(f"{told.output}: {plan.finish()['items']:,} items", flush=True)
+        print(f"{args.output}: {plan.finish()['items']:,} items", flush=True)
 
 
 if __name__ == "__main__":

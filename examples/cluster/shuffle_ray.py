@@ -18,10 +18,10 @@ def main():
     options.add_argument("output")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--parts", type=int, default=64)
-    told = options.parse_args()
-    plan = evenkeel.plan_shuffle(told.files, told.output, parts=told.parts, seed=told.seed)
+    args = options.parse_args()
+    plan = evenkeel.plan_shuffle(args.files, args.output, parts=args.parts, seed=args.seed)
     made = evenkeel.ray.shuffle(plan, budget="512MiB")
-    print(f"{told.output}: {made['items']:,} items")
+    print(f"{args.output}: {made['items']:,} items")
 
 
 if __name__ == "__main__":

@@ -27,20 +27,20 @@ def main():
     options.add_argument("tokenizer")
     options.add_argument("--parts", type=int, default=64)
     options.add_argument("--budget", default="256MiB", help="memory of each rank")
-    told = options.parse_args()
+    args = options.parse_args()
     rank = first_of("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
     world = max(1, first_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"))
-    plan = evenkeel.plan(told.files, told.output, told.tokenizer, parts=told.parts)
+    plan = evenkeel.plan(args.files, args.output, args.tokenizer, parts=args.parts)
     for part in range(rank, len(plan), world):
-        plan.run(part, workers=0, budget=told.budget)  # this process is the worker
+        plan.run(part, workers=0, budget=args.budget)  # this process is the worker
     print(f"rank {rank} of {world}: done", flush=True)
     # One rank at a time; the last one finds no part missing. The file is writable, because NFS
     # locks only such files for all nodes.
-    with open(told.output + ".lock", "w") as lock:
+    with open(args.output + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not plan.missing:
             made = plan.finish()
-            print(f"{told.output}: {made['tokens']:,} tokens", flush=True)
+            print(f"{args.output}: {made['tokens']:,} tokens", flush=True)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(lock.name)  # a rank that still waits for it finds all done
 

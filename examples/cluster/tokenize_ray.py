@@ -18,10 +18,10 @@ def main():
     options.add_argument("output")
     options.add_argument("tokenizer")
     options.add_argument("--parts", type=int, default=64)
-    told = options.parse_args()
-    plan = evenkeel.plan(told.files, told.output, told.tokenizer, parts=told.parts)
+    args = options.parse_args()
+    plan = evenkeel.plan(args.files, args.output, args.tokenizer, parts=args.parts)
     made = evenkeel.ray.tokenize(plan, budget="512MiB")
-    print(f"{told.output}: {made['tokens']:,} tokens")
+    print(f"{args.output}: {made['tokens']:,} tokens")
 
 
 if __name__ == "__main__":

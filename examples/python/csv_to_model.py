@@ -61,12 +61,12 @@ def main():
     options = argparse.ArgumentParser(description="CSV to a fitted model.")
     options.add_argument("csv", nargs="?")
     options.add_argument("--rows", type=int, default=40_000)
-    told = options.parse_args()
+    args = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         csv, npy, shuffled = (f"{folder}/{name}" for name in ("a.csv", "a.npy", "shuffled.npy"))
-        if not told.csv:
-            make_csv(csv, told.rows)
-        shape = to_matrix(told.csv or csv, npy)
+        if not args.csv:
+            make_csv(csv, args.rows)
+        shape = to_matrix(args.csv or csv, npy)
         shuffle = ["shuffle", npy, "-o", shuffled, "--seed", "1", "--budget", BUDGET]
         subprocess.run([sys.executable, "-m", "evenkeel", *shuffle], check=True)
         accuracy = fit(shuffled, test_rows=shape[0] // 10)

@@ -103,35 +103,35 @@ def main():
     options.add_argument("--memmap", action="store_true", help="also use evenkeel.memmap")
     options.add_argument("--report", type=Path, metavar="FILE.html", help="pictures side by side")
     options.add_argument("--folder", help="where to create the matrix; default: a temporary folder")
-    told = options.parse_args()
-    if told.rows < 1:
-        options.error(f"--rows must be at least 1, not {told.rows}")
+    args = options.parse_args()
+    if args.rows < 1:
+        options.error(f"--rows must be at least 1, not {args.rows}")
     ways = {
         "nothing, for comparison": nothing,
         "before: np.memmap": before,
         "after: evenkeel.open": after,
         "after: batches(shuffle=True)": by_batches,
     }
-    if told.memmap:
+    if args.memmap:
         ways["after: evenkeel.memmap"] = by_memmap
 
-    permutation = np.random.default_rng(1).permutation(told.rows)
+    permutation = np.random.default_rng(1).permutation(args.rows)
     totals, pictures = {}, []
-    with tempfile.TemporaryDirectory(dir=told.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path = Path(folder) / "matrix.f32"
-        write_matrix(path, told.rows)
+        write_matrix(path, args.rows)
         size = f"{path.stat().st_size / (1 << 20):.0f} MiB"
-        print(f"{told.rows:,} x {COLUMNS} float32, {size}; budget {told.budget}; peaks in MiB")
+        print(f"{args.rows:,} x {COLUMNS} float32, {size}; budget {args.budget}; peaks in MiB")
         print(f"{'':32} {'memory':>8} {'RSS':>8} {'cache':>8} {'read':>8} {'seconds':>8}")
         for name, way in ways.items():
-            shape = (told.rows, COLUMNS)
-            profile, totals[name] = measured(way, path, shape, permutation, told.budget)
+            shape = (args.rows, COLUMNS)
+            profile, totals[name] = measured(way, path, shape, permutation, args.budget)
             print(line(name, profile), flush=True)
             pictures.append(f"<div><h3>{name}</h3>{profile._repr_html_()}</div>")
-    if told.report:
+    if args.report:
         style = "display:grid;grid-template-columns:1fr 1fr;gap:2em;font-family:sans-serif"
         grid = f'<div style="{style}">{"".join(pictures[1:])}</div>'
-        told.report.write_text(f'<!doctype html><meta charset="utf-8">{grid}')
+        args.report.write_text(f'<!doctype html><meta charset="utf-8">{grid}')
     del totals["nothing, for comparison"]
     equal = len(set(totals.values())) == 1
     print("all loops read the same rows" if equal else f"the rows differ: {totals}")

@@ -50,11 +50,11 @@ def main():
     options.add_argument("texts", nargs="*", type=Path, metavar="TEXT")
     options.add_argument("--steps", type=int, default=200)
     options.add_argument("--vocabulary", type=int, default=512)
-    told = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(1337)
     torch.set_num_threads(1)  # such a small model gains nothing from more
-    texts = told.texts or [*Path("/usr/share/common-licenses").glob("*[0-9]")] or [Path(__file__)]
-    tokenizer = train_tokenizer(texts, told.vocabulary)
+    texts = args.texts or [*Path("/usr/share/common-licenses").glob("*[0-9]")] or [Path(__file__)]
+    tokenizer = train_tokenizer(texts, args.vocabulary)
     model = GPT(tokenizer.get_vocab_size())
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     lines = {"input_format": "text", "separator": "\n"}  # a line is a document
@@ -66,7 +66,7 @@ def main():
         held_out = rest.xy(torch.arange(0, len(rest) - T, T)[:200], T)
         first = model(*held_out).item()
         with evenkeel.TokenLoader(tokens, BATCH, T, seed=1337, device="cpu") as loader:
-            for x, y in islice(loader, told.steps):
+            for x, y in islice(loader, args.steps):
                 optimizer.zero_grad()
                 model(x, y).backward()
                 optimizer.step()

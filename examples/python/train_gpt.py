@@ -130,18 +130,18 @@ def main():
     options.add_argument("texts", nargs="*", type=Path, metavar="TEXT")
     options.add_argument("--loader", choices=ways, default="loader")
     options.add_argument("--steps", type=int, default=200)
-    told = options.parse_args()
-    if told.steps < 1:
-        options.error(f"--steps must be at least 1, not {told.steps}")
+    args = options.parse_args()
+    if args.steps < 1:
+        options.error(f"--steps must be at least 1, not {args.steps}")
     torch.set_num_threads(1)  # such a small model gains nothing from more
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.bin"
         evenkeel.mark("tokens")
-        characters = write_tokens(path, told.texts or texts_found())
+        characters = write_tokens(path, args.texts or texts_found())
         print(f"{path.stat().st_size // 2:,} characters, {characters} of them different")
         evenkeel.mark("training")
-        batches = ways[told.loader](path, torch.Generator().manual_seed(1337))
-        first, last = train(batches, characters, told.steps)
+        batches = ways[args.loader](path, torch.Generator().manual_seed(1337))
+        first, last = train(batches, characters, args.steps)
         batches.close()
     print(f"the loss went from {first:.3f} to {last:.3f}")
     return 0 if last < 0.9 * first else 1

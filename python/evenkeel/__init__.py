@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evenkeel._array import Array as Array
-    from evenkeel._array import info as info
-    from evenkeel._array import open as open
     from evenkeel._batches import Batches as Batches
     from evenkeel._blocks import ShuffleWarning as ShuffleWarning
     from evenkeel._core import Budget as Budget
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
     from evenkeel._memmap import govern as govern
     from evenkeel._memmap import memmap as memmap
     from evenkeel._metrics import metrics as metrics
+    from evenkeel._open import info as info
+    from evenkeel._open import open as open
     from evenkeel._profile import mark as mark
     from evenkeel._profile import profile as profile
     from evenkeel._ragged import csr as csr
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from evenkeel._weights import Weights as Weights
     from evenkeel._weights import load_safetensors as load_safetensors
     from evenkeel._write import ArrayWriter as ArrayWriter
-    from evenkeel._write import TokenWriter as TokenWriter
     from evenkeel._write import create as create
+    from evenkeel._write_tokens import TokenWriter as TokenWriter
     from evenkeel.torch import RowIterableDataset as RowIterableDataset
     from evenkeel.torch import TokenDataset as TokenDataset
     from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
@@ -63,14 +63,14 @@ _HOME = {
     "create": "_write",
     "csr": "_ragged",
     "govern": "_memmap",
-    "info": "_array",
+    "info": "_open",
     "Loader": "_rows",
     "load_safetensors": "_weights",
     "Manifest": "_manifest",
     "mark": "_profile",
     "memmap": "_memmap",
     "metrics": "_metrics",
-    "open": "_array",
+    "open": "_open",
     "plan": "_tokenize.api",
     "plan_shuffle": "_shuffle",
     "profile": "_profile",
@@ -85,7 +85,7 @@ _HOME = {
     "TokenLoader": "_loader",
     "Tokens": "_tokens",
     "tokenize": "_tokenize.api",
-    "TokenWriter": "_write",
+    "TokenWriter": "_write_tokens",
     "tokens": "_tokens",
     "Weights": "_weights",
 }

@@ -87,7 +87,7 @@ class Batches(Closing):
         self._row_bytes = array._row_bytes
         self._blocks: Blocks | None = None
         # Numbers that the caller did not pass may come from a state instead.
-        self._told = {"block": block, "window": window, "streams": streams}
+        self._requested = {"block": block, "window": window, "streams": streams}
         if in_blocks:
             self._blocks = self._choose_blocks(array.budget)
             warn_if_few(self._blocks, len(array), stacklevel=3)
@@ -104,16 +104,16 @@ class Batches(Closing):
         self._source = first
 
     def _choose_blocks(self, budget: _core.Budget) -> Blocks:
-        if self._world > 1 and self._told["window"] is None and self._array._recipe[1] is None:
+        if self._world > 1 and self._requested["window"] is None and self._array._recipe[1] is None:
             raise ValueError(
                 "batches: without a budget, every rank would choose a window by the memory that is"
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the array with budget="..."'
             )
-        told = dict(self._told)
-        if told["block"] is None:
-            told["block"] = whole_chunks(self._array._chunk_rows, self._row_bytes)
-        return choose("batches", budget, self._row_bytes, self._world, **told)
+        requested = dict(self._requested)
+        if requested["block"] is None:
+            requested["block"] = whole_chunks(self._array._chunk_rows, self._row_bytes)
+        return choose("batches", budget, self._row_bytes, self._world, **requested)
 
     def _open(self) -> _core.ChunkReader:
         return _core.chunks(
@@ -249,10 +249,10 @@ class Batches(Closing):
             blocks = Blocks(*(whole_number("blocks", number) for number in state["blocks"]))
         except (KeyError, TypeError):
             raise ValueError("load: this state has no sizes of blocks and windows") from None
-        told = {**self._told, "block": self._told["block"] or blocks.block_rows}
-        given = choose("batches", self._array.budget, self._row_bytes, self._world, **told)
+        requested = {**self._requested, "block": self._requested["block"] or blocks.block_rows}
+        given = choose("batches", self._array.budget, self._row_bytes, self._world, **requested)
         for name, mine, theirs in zip(("block", "window", "streams"), given, blocks):
-            if self._told[name] is not None and mine != theirs:
+            if self._requested[name] is not None and mine != theirs:
                 raise ValueError(
                     f"load: the state has {name} {theirs}, these batches {mine}\n"
                     f"hint: leave {name}= out, and it comes from the state"

@@ -110,13 +110,13 @@ class InBlocks(Stepping):
     """What the order `blocks` adds to a loader. Its other base is a reader of _core."""
 
     _order: str
-    _told: dict[str, Any]
+    _requested: dict[str, Any]
     _chosen_by: tuple[_core.Budget, int, int, int] | None
 
     def _choose_blocks(
         self,
         order: str,
-        told: dict[str, Any],
+        requested: dict[str, Any],
         *,
         budget: _core.Budget,
         has_budget: bool,
@@ -127,28 +127,28 @@ class InBlocks(Stepping):
     ) -> Blocks | None:
         """None: the order has no blocks. `samples` is the number of samples in each set; `block` is
         the default."""
-        self._order, self._told = order, told
+        self._order, self._requested = order, requested
         self._chosen_by = budget, sample_bytes, len(samples), batch_size * self._world
         if order != "blocks":
-            if any(value is not None for value in told.values()):
+            if any(value is not None for value in requested.values()):
                 raise ValueError('loader: block, window and streams belong to order="blocks"')
             return None
-        if self._world > 1 and told["window"] is None and not has_budget:
+        if self._world > 1 and requested["window"] is None and not has_budget:
             raise ValueError(
                 "loader: without a budget, every rank would choose a window by the memory that is"
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the data with budget="..."'
             )
-        if told["block"] is None:
-            told = {**told, "block": block}
-        blocks = self._blocks_for(told)
+        if requested["block"] is None:
+            requested = {**requested, "block": block}
+        blocks = self._blocks_for(requested)
         warn_if_few(blocks, max(samples), stacklevel=3, exact='order="shuffled"')
         return blocks
 
-    def _blocks_of_documents(self, told: dict[str, Any]) -> Blocks:
+    def _blocks_of_documents(self, requested: dict[str, Any]) -> Blocks:
         """For rows made of documents: the library chooses the numbers that were not given."""
-        self._order, self._told, self._chosen_by = "blocks", told, None
-        given = {"block": told["block"], "streams": told["streams"]}
+        self._order, self._requested, self._chosen_by = "blocks", requested, None
+        given = {"block": requested["block"], "streams": requested["streams"]}
         for name, value in given.items():
             if value is not None and whole(f"loader: {name}", value) < 1:
                 raise ValueError(f"loader: {name} must be 1 or more; it is {value}")
@@ -160,10 +160,12 @@ class InBlocks(Stepping):
         block, window, streams = self.blocks_in_use
         return [f"blocks: {block:,} in a block, {window:,} blocks in a window; {streams} streams"]
 
-    def _blocks_for(self, told: dict[str, Any]) -> Blocks:
+    def _blocks_for(self, requested: dict[str, Any]) -> Blocks:
         assert self._chosen_by is not None
         budget, sample_bytes, sets, step = self._chosen_by
-        return choose("loader", budget, sample_bytes, self._world, **told, mixture=(sets, step))
+        return choose(
+            "loader", budget, sample_bytes, self._world, **requested, mixture=(sets, step)
+        )
 
     def _describe_blocks(self, samples: list[int], batch_size: int, noun: str) -> list[str]:
         if self._order != "blocks" or self._chosen_by is None:
@@ -185,9 +187,11 @@ class InBlocks(Stepping):
     def _require_told(self, theirs: Blocks) -> None:
         if not any(theirs) or self._chosen_by is None:
             return  # another order is refused by name, or the library compares
-        mine = self._blocks_for({**self._told, "block": self._told["block"] or theirs.block_rows})
-        for name, there, here in zip(self._told, theirs, mine):
-            if self._told[name] is not None and there != here:
+        mine = self._blocks_for(
+            {**self._requested, "block": self._requested["block"] or theirs.block_rows}
+        )
+        for name, there, here in zip(self._requested, theirs, mine):
+            if self._requested[name] is not None and there != here:
                 # The default of streams= need not be what a mixture that changes has in its state.
                 hint = f"leave {name}= out, and it comes from the state"
                 if name == "streams":

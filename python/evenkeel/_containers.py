@@ -127,13 +127,13 @@ def _open_native(files: list[bytes], kind: str, name: str, how: How) -> Opened:
             return Ragged(values, offsets)
     array = _named(files, name, how)
     if kind == "npz" and array.dtype.kind == "V":
-        told = stored_dtype(files, name)  # fields, dates, text
-        if told is not None and told.itemsize == array.dtype.itemsize:
-            array = _named(files, name, how, told)
+        dtype = stored_dtype(files, name)  # fields, dates, text
+        if dtype is not None and dtype.itemsize == array.dtype.itemsize:
+            array = _named(files, name, how, dtype)
     return array
 
 
-def _named(files: list[bytes], name: str, how: How, told: np.dtype[Any] | None = None) -> Array:
+def _named(files: list[bytes], name: str, how: How, dtype: np.dtype[Any] | None = None) -> Array:
     budget, engine, cache, page_cache = how
     reader = _core.open(
         files,
@@ -147,17 +147,16 @@ def _named(files: list[bytes], name: str, how: How, told: np.dtype[Any] | None =
         disk_cache(cache),
         name,
     )
-    again = ([whole_path(file) for file in files], name, how, told)
-    return array_of(reader, files, how, told, (_named, again))
+    again = ([whole_path(file) for file in files], name, how, dtype)
+    return array_of(reader, files, how, dtype, (_named, again))
 
 
 def array_of(
-    reader: Any, files: list[bytes], how: How, told: np.dtype[Any] | None, reopen: Any
+    reader: Any, files: list[bytes], how: How, dtype: np.dtype[Any] | None, reopen: Any
 ) -> Array:
-    """An array for a reader of _core. `told`: the dtype of its elements if the reader reports
+    """An array for a reader of _core. `dtype`: that of the elements if the reader reports
     bytes."""
     budget, engine, cache, page_cache = how
-    dtype = told
     if dtype is None:
         # The reader calls "record[12]" what NumPy calls "V12".
         dtype = np.dtype(reader.dtype.replace("record[", "V").rstrip("]"))
@@ -173,12 +172,12 @@ def as_read(stored: np.dtype[Any]) -> np.dtype[Any]:
 
 def open_placed(made: PlacedArray, how: How, reopen: Any) -> Array:
     budget, engine, cache, page_cache = how
-    told = as_read(made.dtype)
+    dtype = as_read(made.dtype)
     reader = _core.open_places(
         made.format,
         made.files,
         np.ascontiguousarray(made.places, dtype=np.uint64).reshape(-1, 3),
-        name_for_reader(told),
+        name_for_reader(dtype),
         made.dtype.str.startswith(">"),
         list(made.shape),
         Budget(budget),
@@ -186,7 +185,7 @@ def open_placed(made: PlacedArray, how: How, reopen: Any) -> Array:
         cache_bytes(cache),
         page_cache_name(page_cache),
     )
-    return array_of(reader, made.files, how, told, reopen)
+    return array_of(reader, made.files, how, dtype, reopen)
 
 
 def open_chunks(
@@ -194,18 +193,18 @@ def open_chunks(
 ) -> Array:
     """An array in chunks that must be decoded; `grid` is what `_core.open_chunks` takes."""
     budget, engine, cache, page_cache = how
-    told = as_read(stored)
+    dtype = as_read(stored)
     reader = _core.open_chunks(
         format=format,
         grid=grid,
-        dtype=name_for_reader(told),
+        dtype=name_for_reader(dtype),
         big_endian=stored.str.startswith(">"),
         budget=Budget(budget),
         engine=engine,
         cache=cache_bytes(cache),
         page_cache=page_cache_name(page_cache),
     )
-    array = array_of(reader, [grid["folder"]], how, told, reopen)
+    array = array_of(reader, [grid["folder"]], how, dtype, reopen)
     array._chunk_rows = min(grid["chunk"][0], len(array))
     return array
 

@@ -1,4 +1,4 @@
-"""Paths and element types, in the form that the reader expects."""
+"""Arguments of `open`: paths, budgets and element types, in the form that the reader expects."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from evenkeel import _core
+from evenkeel._core import Budget
 
 PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Paths = Union[PathLike, Iterable[PathLike]]
+AnyBudget = Union[int, str, Budget, None]
 
 
 def expand(paths: Paths, one: Callable[[bytes], list[bytes]] = _core.expand_paths) -> list[bytes]:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
+# Bytes. Results this small are covered by the reader's own memory.
+SMALL = 65536
 # Reserves a number of bytes for a result of a shape.
 Room = Callable[[int, "tuple[int, ...]"], Any]
 # Bytes that np.unique takes for a number, including the converted number.

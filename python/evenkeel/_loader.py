@@ -176,13 +176,13 @@ class TokenLoader(_Base):
         in_pieces = documents in ("packed", "whole")
         # Here `window` counts documents.
         packs = documents is not None and (order != "blocks" or in_pieces)
-        told = {"block": block, "window": None if packs else window, "streams": streams}
+        requested = {"block": block, "window": None if packs else window, "streams": streams}
         if order == "blocks" and in_pieces:
-            options.blocks = self._blocks_of_documents(told)
+            options.blocks = self._blocks_of_documents(requested)
         else:
             blocks = self._choose_blocks(
                 order,
-                told,
+                requested,
                 budget=sets[0][0].budget,
                 has_budget=sets[0][0]._recipe[1] is not None,
                 sample_bytes=options.block_size * stored.itemsize,

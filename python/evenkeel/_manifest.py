@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from evenkeel._array import AnyBudget
-from evenkeel._files import PathLike, is_url, printable
+from evenkeel._files import AnyBudget, PathLike, is_url, printable
 
 VERSION = 1
 PARTS = ".parts"  # ends the name of the scratch folder, unless another folder is given

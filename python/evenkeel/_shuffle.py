@@ -8,9 +8,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from evenkeel import _core
-from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
-from evenkeel._files import PathLike, Paths, dtype_of, expand, is_url, name_for_reader, printable
+from evenkeel._files import (
+    AnyBudget,
+    PathLike,
+    Paths,
+    dtype_of,
+    expand,
+    is_url,
+    name_for_reader,
+    printable,
+)
 from evenkeel._manifest import (
     Manifest,
     Progress,

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenkeel import _core
-from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
-from evenkeel._files import PathLike, Paths, expand, printable
+from evenkeel._files import AnyBudget, PathLike, Paths, expand, printable
 from evenkeel._manifest import Progress, callback
 from evenkeel._shuffle import items_of, known_items, work_budget
 from evenkeel._stepping import number

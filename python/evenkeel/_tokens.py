@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from evenkeel import _core
-from evenkeel._array import SMALL, AnyBudget
 from evenkeel._core import Budget
 from evenkeel._files import (
+    AnyBudget,
     Paths,
     cache_bytes,
     disk_cache,
@@ -25,7 +25,7 @@ from evenkeel._files import (
     short_repr,
     whole_path,
 )
-from evenkeel._index import pieces_bytes, resolve, row_pieces, shape_alone
+from evenkeel._index import SMALL, pieces_bytes, resolve, row_pieces, shape_alone
 from evenkeel._stepping import text, whole
 
 _size = _core.format_size

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 import numpy as np
 
 from evenkeel import _core
-from evenkeel._array import AnyBudget, Array
+from evenkeel._array import Array
 from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import (
+    AnyBudget,
     PathLike,
     dtype_of,
     engine_name,

@@ -1,11 +1,9 @@
-"""Writes arrays and token files far larger than memory, within a budget."""
+"""Writes arrays far larger than memory, within a budget."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -13,14 +11,10 @@ from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from evenkeel import _core
-from evenkeel._array import AnyBudget
-from evenkeel._closing import Closing
 from evenkeel._core import Budget
-from evenkeel._files import PathLike, dtype_of, name_for_reader, printable
+from evenkeel._files import AnyBudget, PathLike, dtype_of, name_for_reader, printable
 from evenkeel._stepping import text, whole
-
-# Rows are converted this many bytes at a time.
-_PIECE = 4 << 20
+from evenkeel._writer import Writer, in_pieces
 
 
 def create(
@@ -60,84 +54,7 @@ def create(
     return ArrayWriter(path, dtype, shape, budget, format, checksums, resume)
 
 
-class _Writer(Closing):
-    """Shared code of writers. `_core_writer` is None after the end."""
-
-    _core_writer: Any = None
-    _path: str
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def state(self) -> str:
-        """The state of the last `checkpoint` of the writer that was killed; "" for a new file."""
-        state: bytes = self._open().state
-        return state.decode()
-
-    @property
-    def how(self) -> str:
-        """How data is written to the disk: "O_DIRECT, 4 threads, 16 blocks of 1 MiB"."""
-        how: str = self._open().how
-        return how
-
-    def checkpoint(self, state: str = "") -> None:
-        """Flushes everything that was written to the disk. A writer with `resume=True` continues
-        here.
-
-        `state` is stored for it: the position of your program. Each call flushes the cache of the
-        disk, so call it at most every few seconds.
-        """
-        self._open().checkpoint(text("checkpoint: state", state).encode())
-
-    def close(self) -> None:
-        """Completes the file. Closing twice is fine."""
-        writer = self._core_writer
-        if writer is not None:
-            writer.close()
-            self._core_writer = None
-
-    def abort(self) -> None:
-        """Discards the new file and its checkpoint. An earlier file of that name stays."""
-        writer, self._core_writer = self._core_writer, None
-        if writer is not None:
-            writer.abort()
-            writer.drop()
-
-    def _drop(self) -> None:
-        writer, self._core_writer = self._core_writer, None
-        if writer is not None:
-            writer.drop()
-
-    def _open(self) -> Any:
-        if self._core_writer is None:
-            raise ValueError(f"write {printable(self._path)}: the writer was closed")
-        return self._core_writer
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Completes the file, or after an error keeps the last checkpoint."""
-        if kind is None:
-            self.close()
-        else:
-            self._drop()
-
-    def __del__(self) -> None:
-        if self._core_writer is not None:
-            warnings.warn(
-                f"{printable(self._path)} was not closed and is discarded; use `with`, or close()",
-                ResourceWarning,
-                stacklevel=2,
-            )
-            self._drop()
-
-
-class ArrayWriter(_Writer):
+class ArrayWriter(Writer):
     """An array file that is being written; created by `evenkeel.create`. One thread at a time.
 
     As a context manager, it completes the file at the end. After an exception it discards the file,
@@ -204,7 +121,7 @@ class ArrayWriter(_Writer):
         Integers must fit the dtype. Other values are converted by NumPy's "same_kind" rule.
         """
         array = self._rows_of(rows)
-        for piece in _pieces(array, self._dtype):
+        for piece in in_pieces(array, self._dtype):
             self._open().append(self._bytes_of(piece))
 
     def __setitem__(self, index: int | slice, values: ArrayLike) -> None:
@@ -232,7 +149,7 @@ class ArrayWriter(_Writer):
             stop = start + len(array) if grows and len(array) > 1 else self.rows
         array = np.broadcast_to(array, (max(stop - start, 0), *self._row_shape))
         self._require_castable(array)
-        for piece in _pieces(array, self._dtype):
+        for piece in in_pieces(array, self._dtype):
             writer.assign(start, self._bytes_of(piece))
             start += len(piece)
 
@@ -279,150 +196,6 @@ class ArrayWriter(_Writer):
         return f"<evenkeel.ArrayWriter {printable(os.path.basename(self._path))}: {state}>"
 
 
-class TokenWriter(_Writer):
-    """A token file that is being written, in one of the formats that `evenkeel.tokens` reads.
-
-    - `format`: "nanogpt" (bare tokens), "llm.c" (also modded-nanogpt's), "megatron" (.bin and
-      .idx), "datatrove" (.ds and .ds.index) or "npy". Default: by the name: .npy, .ds, .idx,
-      otherwise nanogpt.
-    - `eot`: a token that `end_document` writes: before the tokens of the document for llm.c,
-      otherwise after them.
-    - `budget`, `checksums`, `resume`: as for `evenkeel.create`.
-
-    >>> import evenkeel
-    >>> with evenkeel.TokenWriter("train.bin", format="nanogpt", eot=50256) as w:
-    ...     w.append([15496, 995])
-    ...     w.end_document()
-    >>> len(evenkeel.tokens("train.bin"))
-    3
-    """
-
-    def __init__(
-        self,
-        path: PathLike,
-        format: str | None = None,
-        dtype: Any = "uint16",
-        *,
-        eot: int | None = None,
-        budget: AnyBudget = None,
-        checksums: bool = False,
-        resume: bool = False,
-    ) -> None:
-        self._path = os.fsdecode(path)
-        self._dtype = dtype_of(dtype)
-        self._core_writer = _core.TokenWriter(
-            os.fsencode(path),
-            name_for_reader(self._dtype),
-            text("create: format", format or ""),
-            None if eot is None else whole("create: eot", eot),
-            Budget(budget),
-            bool(checksums),
-            bool(resume),
-        )
-        self._path = os.fsdecode(self._core_writer.path)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._dtype
-
-    @property
-    def format(self) -> str:
-        format: str = self._open().format
-        return format
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens written so far, including `eot`."""
-        tokens: int = self._open().tokens
-        return tokens
-
-    @property
-    def documents(self) -> int:
-        """The number of documents that have ended."""
-        documents: int = self._open().documents
-        return documents
-
-    def append(self, tokens: ArrayLike) -> None:
-        """Appends tokens: a list or an array of integers with one axis. If one does not fit the
-        dtype, that is an error and none is written."""
-        array = np.asarray(tokens)
-        if array.size == 0:
-            return
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise ValueError(
-                f"write {printable(self._path)}: tokens must be integers with one axis; got"
-                f" {array.dtype} of shape {array.shape}"
-            )
-        writer = self._open()
-        if array.dtype == self._dtype:
-            for piece in _pieces(array, self._dtype):
-                writer.append(np.ascontiguousarray(piece).view(np.uint8))
-            return
-        if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-            raise ValueError(
-                f"write {printable(self._path)}: token {array.max()} does not fit {self._dtype}"
-            )
-        pieces = _pieces(array, np.dtype(np.int64))
-        self._require_fits(array, pieces)
-        for piece in pieces:
-            writer.append_values(np.ascontiguousarray(piece, np.int64))
-
-    def _require_fits(self, array: NDArray[Any], pieces: list[NDArray[Any]]) -> None:
-        """Before any token is written."""
-        limits = np.iinfo(self._dtype)
-        if limits.min <= int(array.min()) and int(array.max()) <= limits.max:
-            return
-        before = self.tokens
-        for piece in pieces:
-            wrong = np.flatnonzero((piece < limits.min) | (piece > limits.max))
-            if wrong.size:
-                raise ValueError(
-                    f"write {printable(self._path)}: token {before + int(wrong[0]):,} is"
-                    f" {piece[wrong[0]]}; {self._dtype} holds {limits.min} to {limits.max}\n"
-                    "hint: choose a larger dtype"
-                )
-            before += len(piece)
-
-    def append_documents(self, tokens: ArrayLike, lengths: ArrayLike) -> None:
-        """Appends whole documents: their tokens, in the dtype of the writer, and the length of
-        each.
-
-        The same as `append` and `end_document` for each document, in one call.
-        """
-        array = np.asarray(tokens)
-        if array.dtype != self._dtype or array.ndim != 1:
-            raise TypeError(
-                f"write {printable(self._path)}: whole documents must be an array of {self._dtype}"
-                f" with one axis; got {array.dtype} of shape {array.shape}"
-            )
-        given = np.asarray(lengths)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise TypeError(
-                f"write {printable(self._path)}: lengths of documents must be integers with one"
-                f" axis; got {given.dtype} of shape {given.shape}"
-            )
-        counts = np.ascontiguousarray(given, np.int64)
-        if counts.size and int(counts.min()) < 0:  # before any of the documents is written
-            raise ValueError(
-                f"write {printable(self._path)}: the length of a document is {int(counts.min()):,}"
-            )
-        if int(counts.sum()) != len(array):
-            raise ValueError(
-                f"write {printable(self._path)}: {len(counts):,} documents have"
-                f" {int(counts.sum()):,} tokens in all; got {len(array):,}"
-            )
-        self._open().append_documents(np.ascontiguousarray(array).view(np.uint8), counts)
-
-    def end_document(self) -> None:
-        """Makes the tokens since the last call a document. An empty document is not recorded unless
-        there is an `eot`."""
-        self._open().end_document()
-
-    def __repr__(self) -> str:
-        state = "closed" if self._core_writer is None else f"{self.tokens:,} tokens so far"
-        return f"<evenkeel.TokenWriter {printable(os.path.basename(self._path))}: {state}>"
-
-
 def _length(axis: int | None) -> int:
     length = whole("create: an axis of shape", axis)
     if length < 0:
@@ -446,10 +219,3 @@ def _place(index: int | None, default: int | None, writer: ArrayWriter) -> Any:
             " rows"
         )
     return place
-
-
-def _pieces(array: NDArray[Any], to: np.dtype[Any]) -> list[NDArray[Any]]:
-    """Views of a few rows each, so that the copies, converted to another dtype, are small."""
-    row = max(1, to.itemsize * int(np.prod(array.shape[1:], dtype=np.int64)))
-    step = max(1, _PIECE // row)
-    return [array[i : i + step] for i in range(0, len(array), step)]

@@ -166,7 +166,7 @@ def test_a_file_that_may_not_be_read(folder, python):
     os.chmod("a.npy", 0)
     os.chmod(folder, 0o755)
     said = python("""
-        import os, evenkeel, evenkeel._array
+        import os, evenkeel, evenkeel._open
         if os.geteuid() == 0:
             os.setuid(65534)
         try:

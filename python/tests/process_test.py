@@ -354,7 +354,7 @@ def test_it_says_what_it_does_not_have():
 def test_an_unprivileged_user(features, folder, python, engine):
     """May read files that are not theirs: then the kernel does not tell what is cached."""
     program = """
-        import os, sys, numpy as np, evenkeel, evenkeel._array, evenkeel._profile
+        import os, sys, numpy as np, evenkeel, evenkeel._open, evenkeel._profile
         if os.geteuid() == 0:
             os.setgid(65534)
             os.setuid(65534)

@@ -5,7 +5,7 @@
 #include "array/chunks.h"
 #include "array/impl.h"
 #include "base/checked.h"
-#include "remote/object.h"
+#include "remote/opening.h"
 
 namespace evenkeel {
 namespace {

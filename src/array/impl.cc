@@ -7,8 +7,8 @@
 #include "array/internal.h"
 #include "array/row_extents.h"
 #include "base/fd.h"
-#include "engine/cache.h"
 #include "engine/files.h"
+#include "engine/page_cache.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {

@@ -13,7 +13,7 @@
 #include "base/checked.h"
 #include "base/kept_file.h"
 #include "base/sys.h"
-#include "engine/cache.h"
+#include "engine/page_cache.h"
 
 namespace evenkeel {
 namespace {

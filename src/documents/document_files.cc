@@ -10,7 +10,7 @@
 #include "format/part.h"
 #include "format/source.h"
 #include "format/token_part.h"
-#include "remote/object.h"
+#include "remote/opening.h"
 
 namespace evenkeel {
 namespace {

@@ -1,26 +1,20 @@
 // The engine `auto` for data that does not fit the budget. It takes cached bytes from the page
 // cache without adding to it, and leaves the rest to another engine.
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <memory>
-#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/checked.h"
-#include "base/memory.h"
-#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/readahead.h"
-#include "engine/cache.h"
-#include "engine/copy_team.h"
 #include "engine/engines.h"
-#include "engine/files.h"
-#include "engine/free_signal.h"
 #include "engine/mapping.h"
+#include "engine/page_cache.h"
+#include "engine/thread_states.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -31,60 +25,11 @@ constexpr std::uint32_t kColdStreak = 64;
 constexpr std::uint32_t kAskOneIn = 8;
 constexpr std::uint64_t kEnoughToTell = 64;  // extents, to decide whether most are cached
 
-constexpr std::size_t kMostThreads = 64;
-constexpr std::uint64_t kMostFilesOfThreads = 8;  // more would be too many descriptors
-// The scratch memory of the third thread and later ones. A longer extent without a target goes to
-// the other engine.
-constexpr std::uint64_t kSmallScratch = 128 << 10;
-constexpr std::uint64_t kStateOfThread = 64 << 10;  // for the Residency of one file
-// A thread is added only if the budget has at least this many times its memory left.
-constexpr std::uint64_t kThreadsLeft = 16;
 // Extents whose bytes are in memory are collected, and copied by several threads if processors are
 // idle. Fewer than the least are copied before another thread would wake up.
-constexpr std::size_t kMostCopies = 1024, kLeastCopies = 128;
+constexpr std::size_t kLeastCopies = 128;
 constexpr std::uint64_t kMostBytesOfCopies = 8 << 20, kLeastBytesOfCopies = 1 << 20;
 constexpr std::size_t kMostHelpers = 4;
-constexpr std::uint64_t kTeamsLeft = 64;  // like kThreadsLeft, for the copying threads
-
-// A copy that any of several threads may make.
-struct CachedCopy {
-  Extent extent;
-  Target target;
-  int fd = -1;
-  bool done = false;
-};
-
-// The copying threads. Whoever has the team also has `copies`.
-struct TeamOfCopies {
-  explicit TeamOfCopies(std::size_t helpers) : team(helpers) { copies.reserve(kMostCopies); }
-  static std::uint64_t memory(std::size_t helpers) {
-    return helpers * CopyTeam::kMemoryOfThread + kMostCopies * sizeof(CachedCopy);
-  }
-  Reservation share;
-  CopyTeam team;
-  HelpMeter meter;
-  std::vector<CachedCopy> copies;
-};
-
-// The memory of one thread in `run`: a buffer to copy to, and the cached pages that it maps
-// briefly.
-struct Scratch {
-  Scratch(const Budget& budget, std::uint64_t bytes)
-      : copies(budget, bytes, "copy buffer"),
-        mapped(budget.reserve(copies.size() + 2 * sys::page_size(), "mapped cached pages")) {}
-  void keep_in_children() {
-    copies.keep_in_children();
-    mapped.keep_in_children();
-  }
-  std::uint64_t most_mapped() const { return copies.size(); }
-  PageBuffer copies;
-  Reservation mapped;
-};
-
-std::size_t most_threads(const Layout& layout) {
-  if (layout.segments.size() > kMostFilesOfThreads) return 2;
-  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, kMostThreads);
-}
 
 class CacheFirstEngine final : public Engine {
  public:
@@ -93,15 +38,13 @@ class CacheFirstEngine final : public Engine {
         budget_(budget),
         rest_(std::move(rest)),
         rest_limits_(rest_->limits()),
-        most_threads_(most_threads(layout)),
         scratch_(make_scratch(budget, std::max(rest_limits_.max_request, sys::page_size()))),
-        states_([this] { return std::make_unique<ThreadStates>(layout_, scratch_); }) {}
+        states_([this] { return std::make_unique<ThreadStates>(layout_, budget_, scratch_); }) {}
 
   void run(Feed& feed) override {
     ThreadStates& states = states_.get();
-    const RunCount running(states.running);
-    const StateLock lock(*this, states);
-    ThreadState& state = lock.state;
+    const ThreadStates::Lock lock(states);
+    ThreadState& state = lock.state();
     state.mutex.assert_held();
     state.files.forget_used();
     Filter filter(*this, state, feed);
@@ -144,171 +87,11 @@ class CacheFirstEngine final : public Engine {
   }
 
  private:
-  struct RunCount {
-    explicit RunCount(std::atomic<std::size_t>& counted) : count(counted) { ++count; }
-    ~RunCount() { --count; }
-    RunCount(const RunCount&) = delete;
-    RunCount& operator=(const RunCount&) = delete;
-    std::atomic<std::size_t>& count;
-  };
-  using ThreadScratch = std::array<std::optional<Scratch>, 2>;
-  // Copying from the cache takes processor time, so two threads are faster than one. More are added
-  // when more threads call `run`.
-  static ThreadScratch make_scratch(const Budget& budget, std::uint64_t bytes) {
-    ThreadScratch made;
-    made[0].emplace(budget, bytes);
-    try {
-      made[1].emplace(budget, bytes);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kBudget) throw;
-    }
-    for (auto& scratch : made) {
-      if (scratch) scratch->keep_in_children();
-    }
-    return made;
-  }
-
-  struct ThreadState {
-    // POSIX_FADV_RANDOM: if a page has just been evicted, a read brings in that page only.
-    ThreadState(const Layout& layout, Scratch* thread_scratch)
-        : scratch(thread_scratch),
-          files(layout, 0, POSIX_FADV_RANDOM),
-          residency(layout.segments.size()) {}
-    Mutex mutex;
-    std::atomic<std::thread::id> runner;                     // the thread in `run` with this state
-    std::unique_ptr<Scratch> own_scratch GUARDED_BY(mutex);  // of the third thread and later ones
-    Reservation own_share GUARDED_BY(mutex);
-    Scratch* scratch GUARDED_BY(mutex);
-    std::atomic<std::uint64_t> bytes = 0;  // taken from the page cache
-    FileSet files GUARDED_BY(mutex);
-    // Made when a file is first read.
-    std::vector<std::unique_ptr<Residency>> residency GUARDED_BY(mutex);
-    std::uint32_t misses GUARDED_BY(mutex) = 0;  // in a row
-    // Since `mostly_cached_` was last set.
-    std::uint64_t asked GUARDED_BY(mutex) = 0, served GUARDED_BY(mutex) = 0;
-    bool in_rest GUARDED_BY(mutex) = false;  // this run has called the other engine
-  };
-
-  // The states of a process. There are two from the start, or one if the budget has no room for
-  // two. More are added when all are in use. None is removed.
-  struct ThreadStates {
-    ThreadStates(const Layout& layout, ThreadScratch& scratch) {
-      for (std::size_t i = 0; i < scratch.size() && scratch[i]; ++i) {
-        states[i] = new ThreadState(layout, &*scratch[i]);
-      }
-    }
-    ~ThreadStates() {
-      for (auto& state : states) delete state.load();
-      delete team.load();
-    }
-    ThreadStates(const ThreadStates&) = delete;
-    ThreadStates& operator=(const ThreadStates&) = delete;
-
-    template <class Use>
-    void for_each(const Use& use) {
-      for (auto& slot : states) {
-        ThreadState* const state = slot.load(std::memory_order_acquire);
-        if (!state) return;
-        use(*state);
-      }
-    }
-    ThreadState* of_this_thread() {
-      ThreadState* found = nullptr;
-      for_each([&](ThreadState& state) {
-        if (state.runner == std::this_thread::get_id()) found = &state;
-      });
-      return found;
-    }
-    // Returns nullptr if all are in use.
-    ThreadState* lock_free_one() NO_THREAD_SAFETY_ANALYSIS {
-      for (auto& slot : states) {
-        ThreadState* const state = slot.load(std::memory_order_acquire);
-        if (!state || state->mutex.try_lock()) return state;
-      }
-      return nullptr;
-    }
-    std::atomic<std::size_t> running = 0;  // threads in `run`
-    FreeSignal freed;                      // a state
-    std::atomic<TeamOfCopies*> team = nullptr;
-    Mutex adding;
-    std::array<std::atomic<ThreadState*>, kMostThreads> states{};  // filled from the front
-  };
-
-  // Locks a state for a run: the first that is free, or a new one, or, if none can be added, the
-  // first that becomes free.
-  struct StateLock {
-    StateLock(CacheFirstEngine& engine, ThreadStates& of_process)
-        : states(of_process), state(choose(engine, of_process)) {
-      state.mutex.assert_held();
-      state.runner = std::this_thread::get_id();
-      state.in_rest = false;
-    }
-    ~StateLock() NO_THREAD_SAFETY_ANALYSIS {  // `choose` locked one of several
-      state.runner = std::thread::id();
-      state.mutex.unlock();
-      states.freed.notify();
-    }
-    StateLock(const StateLock&) = delete;
-    StateLock& operator=(const StateLock&) = delete;
-    static ThreadState& choose(CacheFirstEngine& engine, ThreadStates& states) {
-      if (ThreadState* const free = states.lock_free_one()) return *free;
-      if (ThreadState* const added = engine.add_state(states)) return *added;
-      return *states.freed.wait([&states] { return states.lock_free_one(); });
-    }
-    ThreadStates& states;
-    ThreadState& state;
-  };
-
-  // Adds a state and locks it. Returns nullptr if the budget or the number of processors does not
-  // allow another.
-  ThreadState* add_state(ThreadStates& states) NO_THREAD_SAFETY_ANALYSIS {
-    const MutexLock lock(states.adding);
-    const auto place =
-        std::ranges::find(states.states, nullptr, [](const auto& slot) { return slot.load(); });
-    const std::size_t before = static_cast<std::size_t>(place - states.states.begin());
-    const std::uint64_t own = kStateOfThread * layout_.segments.size();
-    const std::uint64_t memory = own + 2 * kSmallScratch;
-    if (before >= most_threads_ || before < 2 || budget_.left() < memory * kThreadsLeft) {
-      return nullptr;
-    }
-    try {
-      auto state = std::make_unique<ThreadState>(layout_, nullptr);
-      state->own_share = budget_.reserve(own, "a reading thread");
-      state->own_scratch = std::make_unique<Scratch>(budget_, kSmallScratch);
-      state->scratch = state->own_scratch.get();
-      state->mutex.lock();
-      place->store(state.get(), std::memory_order_release);
-      return state.release();
-    } catch (const Error&) {  // the budget was taken meanwhile, or the system has no memory
-      return nullptr;
-    }
-  }
-
   // How many threads may help a run now: no more than there are processors that no run uses.
   std::size_t helpers() const {
-    if (!mostly_cached_ || layout_.segments.size() > kMostFilesOfThreads) return 0;
-    const std::size_t running = states_.get().running.load(std::memory_order_relaxed);
+    if (!mostly_cached_ || layout_.segments.size() > ThreadStates::kMostFiles) return 0;
+    const std::size_t running = states_.get().running();
     return std::min(most_helpers_, processors_ - std::min(running, processors_));
-  }
-
-  // Returns nullptr if the budget or the system has no memory for it.
-  TeamOfCopies* team() {
-    ThreadStates& states = states_.get();
-    if (TeamOfCopies* const made = states.team.load(std::memory_order_acquire)) return made;
-    const MutexLock lock(states.adding);
-    if (TeamOfCopies* const made = states.team.load(std::memory_order_acquire)) return made;
-    const std::uint64_t memory = TeamOfCopies::memory(most_helpers_);
-    if (budget_.left() < memory * kTeamsLeft) return nullptr;
-    auto share = budget_.try_reserve(memory, "copying threads");
-    if (!share) return nullptr;
-    try {
-      auto made = std::make_unique<TeamOfCopies>(most_helpers_);
-      made->share = std::move(*share);
-      states.team.store(made.get(), std::memory_order_release);
-      return made.release();
-    } catch (const std::bad_alloc&) {
-      return nullptr;
-    }
   }
 
   // A feed for the other engine. It serves cached extents itself and passes on the others.
@@ -342,7 +125,7 @@ class CacheFirstEngine final : public Engine {
           unserved_.pop_back();
           return true;
         }
-        if (TeamOfCopies* const shared = team(); shared && copy_together(*shared)) continue;
+        if (CopyingThreads* const shared = team(); shared && copy_together(*shared)) continue;
         if (!inner_.next(extent)) return false;
         const bool served = serve(extent);
         count(served);
@@ -361,15 +144,15 @@ class CacheFirstEngine final : public Engine {
    private:
     // Returns nullptr if no thread may help now, or the budget has no room for a team. The latter
     // is checked once per run, because the check takes locks that all threads share.
-    TeamOfCopies* team() {
+    CopyingThreads* team() {
       if (engine_.helpers() == 0) return nullptr;
-      if (!team_) team_ = engine_.team();
+      if (!team_) team_ = engine_.states_.get().copying_threads(engine_.most_helpers_);
       return *team_;
     }
 
     // Copies many extents at once, if they are in memory and have targets. Others go to unserved_.
     // Returns false if there was no extent, or another run has the team.
-    bool copy_together(TeamOfCopies& shared) REQUIRES(state_.mutex) {
+    bool copy_together(CopyingThreads& shared) REQUIRES(state_.mutex) {
       const CopyTeam::Use team(shared.team);
       if (!team) return false;
       std::vector<CachedCopy>& copies = shared.copies;
@@ -378,8 +161,8 @@ class CacheFirstEngine final : public Engine {
       Extent extent;
       bool any = false;
       std::uint64_t bytes = 0;
-      while (copies.size() < kMostCopies && bytes < kMostBytesOfCopies && unserved_.empty() &&
-             inner_.next(extent)) {
+      while (copies.size() < CopyingThreads::kMostCopies && bytes < kMostBytesOfCopies &&
+             unserved_.empty() && inner_.next(extent)) {
         any = true;
         auto target = inner_.target(extent);
         std::unique_ptr<Pin>& pin = pins[extent.file];
@@ -498,16 +281,15 @@ class CacheFirstEngine final : public Engine {
     CacheFirstEngine& engine_;
     ThreadState& state_;
     Feed& inner_;
-    std::optional<Extent> first_;        // found by find_uncached
-    std::optional<TeamOfCopies*> team_;  // empty until it is first needed
-    std::vector<Extent> unserved_;       // for the other engine
+    std::optional<Extent> first_;          // found by find_uncached
+    std::optional<CopyingThreads*> team_;  // empty until it is first needed
+    std::vector<Extent> unserved_;         // for the other engine
   };
 
   const Layout& layout_;
   const Budget budget_;
   const std::unique_ptr<Engine> rest_;
   const EngineLimits rest_limits_;
-  const std::size_t most_threads_;
   const std::size_t processors_ = std::max(std::thread::hardware_concurrency(), 1U);
   // A quarter of the processors; the program needs the others.
   const std::size_t most_helpers_ =

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/retry_policy.h"
-#include "engine/cache.h"
+#include "engine/page_cache.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 

@@ -1,14 +1,8 @@
 // The engine `fill`: reads through the page cache and leaves everything there. Rows are copied out
 // of mappings. Missing pages are read with many requests in flight.
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <functional>
-#include <list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -16,9 +10,9 @@
 #include "base/checked.h"
 #include "base/mutex.h"
 #include "base/per_process.h"
-#include "base/retry_policy.h"
 #include "engine/engines.h"
 #include "engine/files.h"
+#include "engine/fill_file.h"
 #include "engine/mapping.h"
 
 namespace evenkeel {
@@ -26,7 +20,6 @@ namespace {
 
 constexpr std::uint64_t kTableBytes = 2 << 20;  // what one page of page tables maps
 constexpr std::uint64_t kFillRegion = 2 << 20;  // a multiple of kTableBytes
-constexpr std::int64_t kTickNs = 2'000'000'000;
 // After this many misses in a region, the whole region is read: the misses have cost a part of what
 // that costs. Fewer are enough if the region before it is in memory, because that looks like a
 // scan.
@@ -35,52 +28,6 @@ constexpr std::uint64_t kCheckMemoryEvery = 128_MiB;
 constexpr std::int64_t kCheckMemoryAgainNs = 250'000'000;
 constexpr std::size_t kMostRangesTogether = 256;
 constexpr std::uint64_t kMostBytesTogether = 4_MiB, kMostBytesOfRange = 1_MiB;
-constexpr std::uint64_t kMostPagesAsked = 512;  // in one call of mincore
-
-// The state of a region, in one word that threads read and write without a lock. A lost update
-// costs only another system call.
-struct Region {
-  static constexpr std::uint32_t kTick = 0xffff;       // when it was last checked
-  static constexpr std::uint32_t kLooked = 1U << 16;   // the tick is valid
-  static constexpr std::uint32_t kFull = 1U << 17;     // all of it was in memory then
-  static constexpr std::uint32_t kTouched = 1U << 18;  // its page tables are counted
-  static constexpr std::uint32_t kMissShift = 24;
-
-  static bool fresh(std::uint32_t word, std::uint32_t tick) {
-    return (word & (kTick | kLooked)) == (tick | kLooked);
-  }
-  static bool full(std::uint32_t word, std::uint32_t tick) {
-    return (word & (kTick | kLooked | kFull)) == (tick | kLooked | kFull);
-  }
-  static std::uint32_t misses(std::uint32_t word) { return word >> kMissShift; }
-};
-
-// A file: its mapping, and the state of its regions. Other threads use the mapping without a lock,
-// so a mapping that was lost stays in the list after another has replaced it.
-struct MappedFile {
-  MappedFile() = default;
-  // Lost mappings must not be unmapped: something else may be at their addresses by now.
-  ~MappedFile() {
-    for (Mapping& one : made) {
-      if (!ready || &one != &made.back()) one.forget();
-    }
-  }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-
-  static constexpr std::uint64_t kMemoryOfMapping = 64;
-  static std::uint64_t memory() { return sizeof(MappedFile) + kMemoryOfMapping; }
-
-  // Valid only after the first mapping was made.
-  const Mapping& mapping() const { return *current.load(std::memory_order_acquire); }
-
-  std::list<Mapping> made;  // guarded by the engine's mutex; only the last may be in use
-  std::atomic<const Mapping*> current = nullptr;  // the last of `made`
-  std::unique_ptr<std::atomic<std::uint32_t>[]> regions;
-  std::size_t region_count = 0;
-  bool may_ask = false;             // mincore returns the truth for this file
-  std::atomic<bool> ready = false;  // all of the above is set, and the last mapping is not lost
-};
 
 class FillEngine final : public Engine {
  public:
@@ -91,7 +38,7 @@ class FillEngine final : public Engine {
         all_tables_(table_count(layout)),
         most_tables_(std::min(all_tables_,
                               std::max<std::uint64_t>(budget.limit() / 16 / sys::page_size(), 16))),
-        share_(budget.reserve(region_count(layout, region_bytes_) * sizeof(std::uint32_t) +
+        share_(budget.reserve(region_count(layout, region_bytes_) * sizeof(RegionState) +
                                   layout.segments.size() * MappedFile::memory() +
                                   most_tables_ * sys::page_size(),
                               "page tables of mapped files")),
@@ -132,8 +79,7 @@ class FillEngine final : public Engine {
   const std::byte* mapped(std::uint32_t number) override {
     ProcessState& state = state_.get();
     // Without the mutex, so that threads do not wait for each other.
-    if (state.files[number].ready.load(std::memory_order_acquire) &&
-        surely_unchanged(layout_.segments[number])) {
+    if (state.files[number].ready() && surely_unchanged(layout_.segments[number])) {
       return state.files[number].mapping().data();
     }
     const MutexLock lock(state.mutex);
@@ -142,18 +88,7 @@ class FillEngine final : public Engine {
     // Touching a mapping of a truncated file raises SIGBUS, so check first.
     state.open_files.verify(number);
     MappedFile& file = state.files[number];
-    if (!file.ready.load(std::memory_order_relaxed)) {
-      Mapping mapping(pin.fd(), 0, segment.identity.size, segment.path);
-      if (!file.regions) {
-        const std::size_t count = divide_up(mapping.length(), region_bytes_);
-        file.regions = std::make_unique<std::atomic<std::uint32_t>[]>(count);
-        file.region_count = count;
-        file.may_ask = may_ask(pin.fd());
-      }
-      advise(mapping);
-      file.current.store(&file.made.emplace_back(std::move(mapping)), std::memory_order_release);
-      file.ready.store(true, std::memory_order_release);
-    }
+    if (!file.ready()) file.map(pin.fd(), segment, region_bytes_);
     return file.mapping().data();
   }
 
@@ -166,19 +101,18 @@ class FillEngine final : public Engine {
   }
 
   bool known_in_memory(std::span<const FileRange> ranges) override {
-    const std::uint32_t now = tick();
+    const RegionState::Tick now = RegionState::now();
     return std::ranges::all_of(ranges, [&](const FileRange& range) {
       const std::uint64_t last = (range.offset + range.length - 1) / region_bytes_;
       for (std::uint64_t region = range.offset / region_bytes_; region <= last; ++region) {
-        const auto& word = file(range.file).regions[region];
-        if (!Region::full(word.load(std::memory_order_relaxed), now)) return false;
+        if (!file(range.file).regions[region].full(now)) return false;
       }
       return true;
     });
   }
 
   void request(std::span<const FileRange> ranges, std::vector<FileRange>& pending) override {
-    const std::uint32_t now = tick();
+    const RegionState::Tick now = RegionState::now();
     keep_tables_few();
     std::uint64_t wanted = 0, missed = 0;
     for (const FileRange& range : ranges) {
@@ -187,8 +121,7 @@ class FillEngine final : public Engine {
       for (std::uint64_t at = range.offset; at < end;) {
         const std::uint64_t region = at / region_bytes_;
         const std::uint64_t part_end = std::min(end, (region + 1) * region_bytes_);
-        const std::uint32_t word = file(range.file).regions[region].load(std::memory_order_relaxed);
-        if (!Region::full(word, now)) {
+        if (!file(range.file).regions[region].full(now)) {
           const std::size_t before = pending.size();
           request_part({range.file, at, part_end - at}, region, now, pending);
           if (pending.size() > before) missed += part_end - at;
@@ -204,7 +137,7 @@ class FillEngine final : public Engine {
     ProcessState& state = state_.get();
     const std::int64_t began = sys::monotonic_ns();
     std::uint64_t bytes = 0;
-    const std::uint32_t now = tick();
+    const RegionState::Tick now = RegionState::now();
     for (const FileRange& range : pending) {
       MappedFile& mapped_file = file(range.file);
       populate(mapped_file.mapping(), range.offset, range.length, layout_.segments[range.file],
@@ -213,7 +146,7 @@ class FillEngine final : public Engine {
       const std::uint64_t region = range.offset / region_bytes_;
       if (range.offset == region * region_bytes_ &&
           range.length == region_length(mapped_file, region)) {
-        set_full(mapped_file.regions[region], now);
+        mapped_file.regions[region].set_full(now);
       }
     }
     const std::int64_t took = sys::monotonic_ns() - began;
@@ -289,7 +222,7 @@ class FillEngine final : public Engine {
     const std::uint64_t most = std::max<std::uint64_t>(budget.limit() / 64, 16_KiB);
     std::uint64_t bytes = kFillRegion;
     while (bytes < (std::uint64_t{1} << 30) &&
-           region_count(layout, bytes) * sizeof(std::uint32_t) > most) {
+           region_count(layout, bytes) * sizeof(RegionState) > most) {
       bytes *= 2;
     }
     return bytes;
@@ -304,71 +237,27 @@ class FillEngine final : public Engine {
     return all;
   }
 
-  static std::uint32_t tick() {
-    return static_cast<std::uint32_t>(sys::monotonic_ns() / kTickNs) & Region::kTick;
-  }
   MappedFile& file(std::uint32_t number) { return state_.get().files[number]; }
   std::uint64_t region_length(const MappedFile& file, std::uint64_t region) const {
     return std::min(region_bytes_, file.mapping().length() - region * region_bytes_);
   }
 
-  static void advise(const Mapping& mapping) {
-    mapping.advise(0, mapping.length(), MADV_RANDOM);
-    mapping.advise(0, mapping.length(), MADV_DONTDUMP);
-  }
-
-  // For files that the user neither owns nor may write to, mincore reports every page as present.
-  // cachestat fails by the same rule. On kernels without cachestat, check the owner.
-  static bool may_ask(int fd) {
-    sys::CacheStat stat{};
-    if (sys::cachestat(fd, 0, 1, &stat) == 0) return true;
-    if (errno == EPERM) return false;
-    struct stat status;
-    return sys::fstat(fd, &status) == 0 && (::geteuid() == 0 || status.st_uid == ::geteuid());
-  }
-
-  static bool in_memory(const MappedFile& file, std::uint64_t offset, std::uint64_t length) {
-    if (!file.may_ask) return false;
-    const std::uint64_t page = sys::page_size();
-    std::array<unsigned char, kMostPagesAsked> pages;
-    const std::uint64_t end = std::min(round_up(offset + length, page), file.mapping().length());
-    for (std::uint64_t at = round_down(offset, page); at < end;) {
-      const std::uint64_t bytes = std::min(end - at, pages.size() * page);
-      if (sys::mincore(file.mapping().data() + at, bytes, pages.data()) != 0) return false;
-      const auto count = static_cast<std::ptrdiff_t>(divide_up(bytes, page));
-      const auto absent = [](unsigned char flags) { return (flags & 1) == 0; };
-      if (std::any_of(pages.begin(), pages.begin() + count, absent)) return false;
-      at += bytes;
-    }
-    return true;
-  }
-
-  void set_full(std::atomic<std::uint32_t>& region, std::uint32_t now) {
-    const std::uint32_t touched = region.load(std::memory_order_relaxed) & Region::kTouched;
-    region.store(touched | Region::kLooked | Region::kFull | now, std::memory_order_relaxed);
-  }
-
   // Requests a part of one region that is not known to be in memory.
-  void request_part(const FileRange& part, std::uint64_t number, std::uint32_t now,
+  void request_part(const FileRange& part, std::uint64_t number, RegionState::Tick now,
                     std::vector<FileRange>& pending) {
     MappedFile& mapped_file = file(part.file);
-    std::atomic<std::uint32_t>& region = mapped_file.regions[number];
-    if ((region.fetch_or(Region::kTouched, std::memory_order_relaxed) & Region::kTouched) == 0) {
+    RegionState& region = mapped_file.regions[number];
+    if (region.touch()) {
       state_.get().tables.fetch_add(region_bytes_ / kTableBytes, std::memory_order_relaxed);
     }
     const FileRange whole{part.file, number * region_bytes_, region_length(mapped_file, number)};
-    std::uint32_t word = region.load(std::memory_order_relaxed);
-    if (!Region::fresh(word, now)) {
-      if (in_memory(mapped_file, whole.offset, whole.length)) return set_full(region, now);
-      word = (word & ~(Region::kTick | Region::kFull)) | Region::kLooked | now;
-      region.store(word, std::memory_order_relaxed);
+    if (!region.checked(now)) {
+      if (mapped_file.in_memory(whole.offset, whole.length)) return region.set_full(now);
+      region.set_not_full(now);
     }
-    if (in_memory(mapped_file, part.offset, part.length)) return;
-    const std::uint32_t misses = std::min<std::uint32_t>(Region::misses(word) + 1, 255);
-    region.store((word & 0xffffff) | misses << Region::kMissShift, std::memory_order_relaxed);
-    const bool in_scan =
-        number > 0 &&
-        (mapped_file.regions[number - 1].load(std::memory_order_relaxed) & Region::kFull) != 0;
+    if (mapped_file.in_memory(part.offset, part.length)) return;
+    const std::uint32_t misses = region.count_miss();
+    const bool in_scan = number > 0 && mapped_file.regions[number - 1].was_full();
     // Larger regions (data far larger than the budget) have more page tables than a request may
     // add.
     const bool all = region_bytes_ == kFillRegion &&
@@ -408,8 +297,7 @@ class FillEngine final : public Engine {
     const MutexLock lock(state.mutex);  // another thread may be mapping a file
     for (const MappedFile& one : state.files) {
       for (std::size_t i = 0; i < one.region_count; ++i) {
-        const bool full = (one.regions[i].load(std::memory_order_relaxed) & Region::kFull) != 0;
-        if (full) present += region_length(one, i);
+        if (one.regions[i].was_full()) present += region_length(one, i);
       }
     }
     const std::uint64_t most = std::max(available, available_at_open_);
@@ -429,35 +317,14 @@ class FillEngine final : public Engine {
     if (state.tables >= most_tables_ / 2) renew_mappings(state);
   }
 
-  // Returns false if the mapping stays as it was. A kernel without memory may unmap the old mapping
-  // before it fails. Then this retries for a while and throws if that does not help; the next read
-  // maps the file at another address.
-  static bool renew(MappedFile& file, int fd, const Segment& segment) {
-    RetryPolicy retry;
-    while (!file.mapping().renew(fd)) {
-      const int code = errno;
-      if (!file.mapping().lost()) return false;
-      if (retry.try_again(EAGAIN)) continue;
-      file.ready = false;
-      throw Error::system("map", code, "the mapping of the file was lost")
-          .in(segment.path)
-          .hint("the system is out of memory; read again, or use page_cache \"spare\"");
-    }
-    return true;
-  }
-
   // Replaces the mappings in place: threads that copy out of them meanwhile find the same bytes at
   // the same address.
   void renew_mappings(ProcessState& state) REQUIRES(state.mutex) {
     for (std::uint32_t number = 0; number < state.files.size(); ++number) {
       MappedFile& file = state.files[number];
-      if (!file.ready.load(std::memory_order_relaxed)) continue;
+      if (!file.ready()) continue;
       const Pin pin(state.open_files, number);
-      if (!renew(file, pin.fd(), layout_.segments[number])) continue;
-      advise(file.mapping());
-      for (std::size_t i = 0; i < file.region_count; ++i) {
-        file.regions[i].fetch_and(~(Region::kTouched | Region::kLooked), std::memory_order_relaxed);
-      }
+      file.renew(pin.fd(), layout_.segments[number]);
     }
     state.tables = 0;
   }

@@ -10,9 +10,9 @@
 #include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/retry_policy.h"
-#include "engine/cache.h"
 #include "engine/engines.h"
 #include "engine/files.h"
+#include "engine/page_cache.h"
 
 namespace evenkeel {
 namespace {

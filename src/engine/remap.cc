@@ -5,10 +5,10 @@
 #include "base/checked.h"
 #include "base/mutex.h"
 #include "base/per_process.h"
-#include "engine/cache.h"
 #include "engine/engines.h"
 #include "engine/files.h"
 #include "engine/mapping.h"
+#include "engine/page_cache.h"
 
 namespace evenkeel {
 namespace {

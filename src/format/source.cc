@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "evenkeel/error.h"
+#include "remote/opening.h"
 
 namespace evenkeel {
 namespace {
@@ -40,7 +41,7 @@ FileIdentity identify(int fd, const std::string& path) {
 
 std::string Source::read(std::uint64_t offset, std::size_t length) const {
   const std::uint64_t rest = offset < identity.size ? identity.size - offset : 0;
-  if (remote) return remote->read(offset, length);
+  if (remote) return read_object(*remote, offset, length);
   std::string bytes(std::min<std::uint64_t>(length, rest), '\0');
   const std::size_t got =
       read_upto(fd->get(), offset, std::as_writable_bytes(std::span(bytes)), path);

@@ -8,7 +8,6 @@
 #include "base/fd.h"
 #include "base/kept_file.h"
 #include "format/layout.h"
-#include "remote/object.h"
 
 namespace evenkeel {
 

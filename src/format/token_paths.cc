@@ -9,7 +9,7 @@
 #include "base/sys.h"
 #include "evenkeel/error.h"
 #include "format/token_layout.h"
-#include "remote/object.h"
+#include "remote/opening.h"
 
 namespace evenkeel {
 namespace {

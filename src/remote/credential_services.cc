@@ -71,10 +71,7 @@ Error refused(const std::string& service, const HttpAnswer& answer) {
   if (answer.status == 0) {
     what += " did not answer: " + visible(answer.failure);
   } else {
-    what += " says " + std::to_string(answer.status);
-    const ServiceError error = parse_service_error(answer.text);
-    if (!error.code.empty()) what += " " + visible(error.code);
-    if (!error.message.empty()) what += " (" + visible(error.message) + ")";
+    what += " " + describe_refusal(answer);
   }
   return {ErrorKind::kInvalid, "open", what};
 }

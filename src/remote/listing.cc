@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "evenkeel/error.h"
-#include "remote/object.h"
+#include "remote/answers.h"
+#include "remote/opening.h"
 #include "remote/xml.h"
 
 namespace evenkeel {

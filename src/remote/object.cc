@@ -1,52 +1,21 @@
 #include "remote/object.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "remote/answers.h"
 #include "remote/response.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kHead = 4096;  // read at open; holds nearly every header
-constexpr unsigned kMostRenewals = 2;  // of credentials, and of expired redirects
-
-bool is_redirect(int status) {
-  return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
-}
-
 Error changed_object(const std::string& url, const std::string& how) {
   return Error(ErrorKind::kFormat, "read", "the object changed since it was opened: " + how)
       .in(url)
       .hint("open it again once nobody writes to it");
-}
-
-std::string said(const HttpAnswer& answer) {
-  const ServiceError error = parse_service_error(answer.text);
-  std::string words = "the server says " + std::to_string(answer.status);
-  if (!error.code.empty()) words += " " + error.code;
-  if (!error.message.empty()) words += " (" + visible(error.message) + ")";
-  return words;
-}
-
-// Whether a request may succeed if it is repeated: the server named the bucket's region, or the
-// credentials had expired and there are new ones.
-bool learnt_something(const HttpAnswer& answer, Store& store, unsigned& renewals) {
-  if (store.learn_region(answer.region)) return true;
-  const bool refused = answer.status == 400 || answer.status == 401 || answer.status == 403;
-  // Another request has learnt it meanwhile. (Requests that are not signed have no generation.)
-  const bool old = answer.generation != 0 && answer.generation < store.generation();
-  if (old && (refused || is_redirect(answer.status))) return true;
-  if (!refused) return false;
-  const std::string code = parse_service_error(answer.text).code;
-  const bool expired =
-      code == "ExpiredToken" || code == "TokenRefreshRequired" || answer.status == 401;
-  return expired && renewals++ < kMostRenewals && store.renew_credentials();
 }
 
 // The target of a redirect without secrets: no query, no user name, no password.
@@ -79,131 +48,7 @@ std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   return target;
 }
 
-// Reads the first bytes of an object and, from the header fields, its size and version.
-class HeadTransfer final : public Transfer {
- public:
-  explicit HeadTransfer(std::shared_ptr<RemoteObject> object) : object_(std::move(object)) {
-    object_->head.resize(kHead);
-  }
-  HttpRequest request() override {
-    return object_->request(0, kHead - 1, reinterpret_cast<std::byte*>(object_->head.data()));
-  }
-  std::string path() const override { return object_->url; }
-  bool found() const { return found_; }
-  HttpAnswer& answer() { return answer_; }
-
-  Outcome judge(HttpAnswer& answer, std::string& reason) override {
-    if (may_pass(answer, object_->url, reason)) return Outcome::kRetry;
-    if (answer.body == Body::kRange || answer.body == Body::kWholeObject)
-      return take(answer, reason);
-    if (answer.body == Body::kIgnoresRange) {
-      throw Error(ErrorKind::kFormat, "open",
-                  "the server ignores ranges: the request was for the first " + with_commas(kHead) +
-                      " bytes, but it sent " +
-                      (answer.content_length ? "all " + with_commas(*answer.content_length)
-                                             : std::string("all of the object")))
-          .in(object_->url)
-          .hint("download the file, or use a server that answers range requests");
-    }
-    if (answer.body == Body::kOtherBytes) {
-      throw Error(ErrorKind::kFormat, "open",
-                  "requested bytes 0-" + std::to_string(kHead - 1) +
-                      ", but the server answered with \"" + visible(answer.content_range) + "\"")
-          .in(object_->url);
-    }
-    if (answer.status == 416) {  // the object is empty
-      object_->head.clear();
-      object_->etag = answer.etag;
-      found_ = true;
-      return Outcome::kDone;
-    }
-    if (learnt_something(answer, *object_->store, renewals_)) return Outcome::kAgain;
-    if (is_redirect(answer.status) && redirects_++ < 5) {
-      object_->redirect(answer);
-      return Outcome::kAgain;
-    }
-    answer_ = std::move(answer);
-    return Outcome::kDone;  // not found
-  }
-
- private:
-  Outcome take(HttpAnswer& answer, std::string& reason) {
-    if (!answer.failure.empty()) {
-      reason = answer.failure;
-      return Outcome::kRetry;
-    }
-    object_->size = answer.written;
-    if (answer.body == Body::kRange) {
-      const auto range = parse_content_range(answer.content_range);
-      if (!range || !range->total) {
-        throw Error(ErrorKind::kFormat, "open", "the server does not say how long the object is")
-            .in(object_->url);
-      }
-      object_->size = *range->total;
-      if (answer.written < std::min(kHead, object_->size)) {
-        reason = "the body ended after " + std::to_string(answer.written) + " bytes";
-        return Outcome::kRetry;
-      }
-    }
-    object_->head.resize(answer.written);
-    object_->etag = answer.etag;
-    object_->last_modified = answer.last_modified;
-    found_ = true;
-    return Outcome::kDone;
-  }
-
-  const std::shared_ptr<RemoteObject> object_;
-  HttpAnswer answer_;
-  unsigned renewals_ = 0, redirects_ = 0;
-  bool found_ = false;
-};
-
-thread_local RemoteOpening* current_opening = nullptr;
-
 }  // namespace
-
-bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& reason) {
-  if (answer.hopeless) {
-    throw Error::system("open", EPROTO, visible(answer.failure))
-        .in(url)
-        .hint(answer.untrusted ? "certificates are always checked; SSL_CERT_FILE can name a file "
-                                 "with those to trust"
-                               : "check the spelling of the address");
-  }
-  const bool busy = answer.status == 408 || answer.status == 429 || answer.status == 500 ||
-                    answer.status == 502 || answer.status == 503 || answer.status == 504;
-  // S3 answers this if nothing arrived for a while, for example in the middle of an upload.
-  const bool idle =
-      answer.status == 400 && parse_service_error(answer.text).code == "RequestTimeout";
-  // An answer may also break off between its header fields and its body.
-  if (answer.status == 0 || (answer.body == Body::kNone && !answer.failure.empty())) {
-    reason = answer.failure.empty() ? "no answer" : visible(answer.failure);
-    return true;
-  }
-  if (busy || idle) {
-    reason = said(answer);
-    return true;
-  }
-  return false;
-}
-
-void throw_refused(const HttpAnswer& answer, const std::string& url, const Store& store,
-                   const char* operation) {
-  const int code = answer.status == 404 || answer.status == 410   ? ENOENT
-                   : answer.status == 401 || answer.status == 403 ? EACCES
-                                                                  : EIO;
-  std::string hint = "check the spelling";
-  if (code == EACCES) {
-    hint = store.signs() ? std::string("check that these keys may ") +
-                               (operation == std::string_view("write") ? "write" : "read") +
-                               " the object; the request used " + store.describe()
-                         : "requests were " + store.describe();
-    if (url.starts_with("http")) hint = "a presigned URL may have expired";
-  } else if (code == EIO) {
-    hint = "the request was " + store.describe();
-  }
-  throw Error::system(operation, code, said(answer)).in(url).hint(hint);
-}
 
 HttpRequest RemoteObject::request(std::uint64_t first, std::uint64_t last, std::byte* into) const {
   HttpRequest request = store->request(address);
@@ -256,22 +101,6 @@ std::string RemoteObject::cache_identity() const {
   identity += '\0' + named.text() + '\0' + etag;
   if (!strong) identity += '\0' + last_modified;
   return identity;
-}
-
-std::string RemoteObject::read(std::uint64_t offset, std::size_t length) const {
-  const std::uint64_t rest = offset < size ? size - offset : 0;
-  const std::uint64_t wanted = std::min<std::uint64_t>(length, rest);
-  if (wanted == 0) return {};
-  if (offset + wanted <= head.size()) return head.substr(offset, wanted);
-  std::string bytes(wanted, '\0');
-  RangeTransfer transfer(*this, offset, wanted, reinterpret_cast<std::byte*>(bytes.data()));
-  if (RemoteOpening* opening = RemoteOpening::current()) {
-    opening->transfers().run(transfer);
-  } else {
-    RemoteOpening own;
-    own.transfers().run(transfer);
-  }
-  return bytes;
 }
 
 HttpRequest RangeTransfer::request() {
@@ -334,7 +163,7 @@ Transfer::Outcome RangeTransfer::judge(HttpAnswer& answer, std::string& reason) 
   if (answer.status == 412) throw changed_object(object_.url, "the server says 412");
   if (answer.status == 416) throw changed_object(object_.url, "it is shorter now");
   if (learnt_something(answer, *object_.store, renewals_)) return Outcome::kAgain;
-  if (is_redirect(answer.status) && renewals_++ < 5) {
+  if (is_redirect(answer.status) && renewals_++ < kMostRedirects) {
     object_.redirect(answer);
     return Outcome::kAgain;
   }
@@ -345,137 +174,6 @@ Transfer::Outcome RangeTransfer::judge(HttpAnswer& answer, std::string& reason) 
     return Outcome::kAgain;
   }
   throw_refused(answer, object_.url, *object_.store, "read");
-}
-
-Transfer::Outcome TextTransfer::judge(HttpAnswer& answer, std::string& reason) {
-  if (may_pass(answer, url_, reason)) return Outcome::kRetry;
-  if (!answer.failure.empty()) {
-    reason = answer.failure;
-    return Outcome::kRetry;
-  }
-  if (answer.status >= 200 && answer.status <= 299) {
-    text_ = std::move(answer.text);
-    return Outcome::kDone;
-  }
-  if (store_ && learnt_something(answer, *store_, renewals_)) return Outcome::kAgain;
-  if (!store_) throw Error::system(operation_, EPROTO, said(answer)).in(url_);
-  throw_refused(answer, url_, *store_, operation_);
-}
-
-RemoteOpening* RemoteOpening::current() { return current_opening; }
-
-RemoteOpening::RemoteOpening() : outer_(current_opening) { current_opening = this; }
-
-RemoteOpening::RemoteOpening(const std::vector<std::string>& urls) : RemoteOpening() {
-  try {
-    look_up(urls);
-  } catch (...) {
-    current_opening = outer_;
-    throw;
-  }
-}
-
-RemoteOpening::~RemoteOpening() { current_opening = outer_; }
-
-Transfers& RemoteOpening::transfers() {
-  if (outer_) return outer_->transfers();
-  if (!transfers_) {
-    const RemoteSettings settings = RemoteSettings::from_environment();
-    constexpr unsigned kMostAtOpen = 16;
-    transfers_ =
-        std::make_unique<Transfers>(settings, std::min(settings.connections, kMostAtOpen), totals_);
-  }
-  return *transfers_;
-}
-
-std::shared_ptr<Store> RemoteOpening::store_of(const Address& address) {
-  if (outer_) return outer_->store_of(address);
-  const std::string key = std::to_string(static_cast<int>(address.scheme)) + address.host;
-  std::shared_ptr<Store>& store = stores_[key];
-  if (!store) store = std::make_shared<Store>(address, RemoteSettings::from_environment());
-  return store;
-}
-
-void RemoteOpening::look_up(const std::vector<std::string>& urls) {
-  if (outer_) return outer_->look_up(urls);
-  struct Asked {
-    std::shared_ptr<RemoteObject> object;
-    std::unique_ptr<HeadTransfer> transfer;
-  };
-  std::vector<Asked> asked;
-  for (const std::string& url : urls) {
-    if (!is_url(url) || found_.contains(url)) continue;
-    auto object = std::make_shared<RemoteObject>();
-    object->url = url;
-    object->address = parse_address(url);
-    if (object->address.is_bucket() && object->address.path.empty()) {
-      throw Error(ErrorKind::kInvalid, "open", "the URL names a bucket, but no object in it")
-          .in(url)
-          .hint("write s3://bucket/key, or a pattern: s3://bucket/*.npy");
-    }
-    object->store = store_of(object->address);
-    found_[url];  // so that a URL that is listed twice is requested once
-    asked.push_back({object, std::make_unique<HeadTransfer>(object)});
-  }
-  if (asked.empty()) return;
-  Transfers& transfers = this->transfers();
-  constexpr std::size_t kTogether = 16;
-  std::vector<Transfer*> done;
-  try {
-    for (std::size_t next = 0; next < asked.size() || transfers.active() > 0;) {
-      while (next < asked.size() && transfers.active() < kTogether) {
-        transfers.start(*asked[next++].transfer);
-      }
-      transfers.wait(1000, done);
-    }
-  } catch (...) {
-    transfers.cancel_all();
-    for (const Asked& one : asked) found_.erase(one.object->url);
-    throw;
-  }
-  for (Asked& one : asked) {
-    Found& found = found_[one.object->url];
-    if (one.transfer->found()) {
-      found.object = one.object;
-    } else {
-      found.missing = std::move(one.transfer->answer());
-    }
-  }
-}
-
-const RemoteOpening::Found& RemoteOpening::look(const std::string& url) {
-  look_up({url});
-  return found_[url];
-}
-
-std::shared_ptr<const RemoteObject> RemoteOpening::find(const std::string& url) {
-  if (outer_) return outer_->find(url);
-  const Found& found = look(url);
-  if (found.object) return found.object;
-  // An object that may not be read counts as missing, as with files. If the caller may not list the
-  // bucket, services also answer 403 for a key that does not exist.
-  const int status = found.missing.status;
-  if (status == 404 || status == 403 || status == 410 || status == 401) return nullptr;
-  throw_refused(found.missing, url, *store_of(parse_address(url)), "open");
-}
-
-std::shared_ptr<const RemoteObject> RemoteOpening::get(const std::string& url) {
-  if (outer_) return outer_->get(url);
-  const Found& found = look(url);
-  if (found.object) return found.object;
-  throw_refused(found.missing, url, *store_of(parse_address(url)), "open");
-}
-
-std::shared_ptr<const RemoteObject> open_object(const std::string& url) {
-  if (RemoteOpening* opening = RemoteOpening::current()) return opening->get(url);
-  RemoteOpening own;
-  return own.get(url);
-}
-
-bool object_exists(const std::string& url) {
-  if (RemoteOpening* opening = RemoteOpening::current()) return opening->find(url) != nullptr;
-  RemoteOpening own;
-  return own.find(url) != nullptr;
 }
 
 }  // namespace evenkeel

@@ -2,10 +2,10 @@
 
 #include "evenkeel/error.h"
 #include "remote/address.h"
+#include "remote/answers.h"
 #include "remote/credential_services.h"
 #include "remote/credentials.h"
 #include "remote/listing.h"
-#include "remote/object.h"
 #include "remote/response.h"
 #include "remote/xml.h"
 

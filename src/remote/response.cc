@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/visible.h"
 #include "remote/xml.h"
 
 namespace evenkeel {
@@ -112,6 +113,14 @@ ServiceError parse_service_error(std::string_view xml) {
   error.code.resize(std::min<std::size_t>(error.code.size(), 64));
   error.message.resize(std::min(error.message.size(), kMostWords));
   return error;
+}
+
+std::string describe_refusal(const HttpAnswer& answer) {
+  const ServiceError error = parse_service_error(answer.text);
+  std::string words = "says " + std::to_string(answer.status);
+  if (!error.code.empty()) words += " " + visible(error.code);
+  if (!error.message.empty()) words += " (" + visible(error.message) + ")";
+  return words;
 }
 
 }  // namespace evenkeel

@@ -34,5 +34,7 @@ struct ServiceError {
   std::string code, message;
 };
 ServiceError parse_service_error(std::string_view xml);
+// "says 403 AccessDenied (...)": the status and what the service wrote, safe to display.
+std::string describe_refusal(const HttpAnswer& answer);
 
 }  // namespace evenkeel

@@ -10,6 +10,7 @@
 #include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "remote/answers.h"
 #include "remote/upload_questions.h"
 
 namespace evenkeel {

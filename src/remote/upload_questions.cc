@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "evenkeel/error.h"
+#include "remote/answers.h"
 #include "remote/response.h"
 #include "remote/sha256.h"
 #include "remote/xml.h"

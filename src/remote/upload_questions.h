@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "remote/object.h"
 #include "remote/store.h"
 
 namespace evenkeel {

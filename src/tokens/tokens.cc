@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "format/token_paths.h"
 #include "loader/data.h"
-#include "remote/object.h"
+#include "remote/opening.h"
 #include "tokens/impl.h"
 #include "tokens/widen.h"
 

@@ -15,7 +15,7 @@
 #include "evenkeel/error.h"
 #include "format/part.h"
 #include "format/tensor_table.h"
-#include "remote/object.h"
+#include "remote/opening.h"
 #include "weights/group_reader.h"
 #include "weights/impl.h"
 

@@ -1,5 +1,5 @@
-// A ring that breaks with reads in flight: the buffers were used again while the kernel could still
-// write into them, the files stayed pinned, and the report went on to say io_uring.
+// If a ring failed with reads in flight, the buffers were used again while the kernel could still
+// write into them, the files stayed pinned, and the report still named io_uring.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(BrokenRing, AbandonedItWritesNoMore) {
     Completion rest[kReads];
     std::size_t taken = 1;
     EXPECT_THROW(while (taken < kReads + 1) taken += queue->wait(1, rest),
-                 Error);  // what was there comes
+                 Error);  // completed reads are returned first
     queue->abandon();
     std::memset(memory.data(), 0x5a, memory.size());
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -60,7 +60,7 @@ TEST(BrokenRing, TheNextReadGoesByThreadsAndTheReportSaysSo) {
   for (std::uint64_t row = 0; row < 100'000; row += 1'511) rows.push_back(row);
   {
     FaultScript script;
-    script.spoil(sys::Call::kRingEnter, 0, {.error = EIO}, true);  // there may be but one
+    script.spoil(sys::Call::kRingEnter, 0, {.error = EIO}, true);  // may be called only once
     EXPECT_EQ(error_of([&] { gathered(array, rows); }).code(), EIO);
   }
   EXPECT_THAT(array.engine().how, HasSubstr("threads (io_uring broke down)"));

@@ -1,9 +1,9 @@
-// A clock that jumps back: what was known of the page cache stayed known until it had caught up.
+// If the clock jumped back, old answers about the page cache were trusted until it had caught up.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include "base/fd.h"
-#include "engine/cache.h"
+#include "engine/page_cache.h"
 #include "tests/fault_script.h"
 #include "tests/temp_folder.h"
 
@@ -21,7 +21,7 @@ TEST(ClockBack, WhatIsKnownOfTheCacheIsForgotten) {
   FaultScript script;
   script.spoil(sys::Call::kClock, 0, {.clock_jump_ns = -3'600'000'000'000}, true);
   residency.age();
-  EXPECT_FALSE(residency.surely_cached(fd.get(), 0, 100));  // asks anew, when it comes up again
+  EXPECT_FALSE(residency.surely_cached(fd.get(), 0, 100));  // the second call asks the kernel again
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Found by reading with hostile eyes: the nanoseconds of a time beyond the year 2262 do not fit 63
-// bits, and anyone may give his file such a time. UBSan (preset dev) saw the overflow.
+// The nanoseconds of a time after the year 2262 do not fit 63 bits, and the owner of a file can set
+// such a time. UBSan (preset dev) reported the overflow.
 #include <gtest/gtest.h>
 
 #include "evenkeel/array.h"

@@ -1,5 +1,5 @@
-// Found by the fuzz target `report`: a time that is no number, or far out, gave the picture places
-// that overflowed, or a column that was looked for without end.
+// Found by the fuzz target `report`: with a time that is NaN or very large, coordinates of the
+// picture overflowed, or the search for a column did not end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

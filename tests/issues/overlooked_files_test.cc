@@ -1,6 +1,5 @@
-// What the system cannot tell about is not "not there": a Megatron index that lstat failed on was
-// overlooked, and the .bin beside it read as uint16; a folder that could not be read, or not to its
-// end, left shards out.
+// A failed system call was taken for a missing file: if lstat failed on a Megatron index, the .bin
+// beside it was read as uint16, and if a folder could not be read completely, shards were missing.
 #include <gtest/gtest.h>
 
 #include "evenkeel/tokens.h"

@@ -1,5 +1,5 @@
-// A file that answers EAGAIN for ever, as one of a filesystem in user space may: reading it hung,
-// one core busy. It is an error after about a second.
+// If every read of a file returned EAGAIN, as it may on a filesystem in user space, reading never
+// ended and kept one core busy. Now it is an error after about a second.
 #include <gtest/gtest.h>
 
 #include "tests/counting_file.h"

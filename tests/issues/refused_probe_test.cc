@@ -1,5 +1,5 @@
-// The look whether a filesystem reads with O_DIRECT left its block behind when the file could not
-// be opened. Seen by AddressSanitizer, in the `dev` build.
+// The check whether a filesystem supports O_DIRECT leaked its block if it could not open the file.
+// AddressSanitizer (preset dev) reported it.
 #include <gtest/gtest.h>
 
 #include "tests/counting_file.h"
@@ -23,7 +23,7 @@ TEST(RefusedProbe, LeavesNothingBehind) {
     refused += error.code() == EMFILE;
   }
   EXPECT_GE(spoiled, 3u);  // the header, the alignment, the probe
-  EXPECT_GE(refused, 1u);  // the later ones are tried again in another way
+  EXPECT_GE(refused, 1u);  // after later ones, another way to read is tried
 }
 
 }  // namespace

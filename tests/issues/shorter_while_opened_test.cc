@@ -1,5 +1,5 @@
-// A file cut short between the look at its size and the look at its head: without a head it has no
-// magic, and was taken for bare uint16 tokens.
+// If a file was truncated after its size was read and before its header was, it had no magic number
+// and was read as bare uint16 tokens.
 #include <gtest/gtest.h>
 
 #include "evenkeel/tokens.h"

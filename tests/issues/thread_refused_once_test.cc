@@ -1,5 +1,5 @@
-// A reading thread that could not be started for the first batch, and could for the second: the
-// loader then read from the beginning, into slots that nobody would give back, and hung.
+// If a reading thread could not be started for the first batch, but for the second, the loader read
+// from the beginning again, into slots that were never returned, and hung.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ TEST(ThreadRefusedOnce, BatchesGoOnInOrder) {
   const std::string path = folder.write("tokens.bin", counting<std::uint16_t>(0, 100'000));
   Watchdog watchdog;
   for (std::uint32_t keep : {0u, 2u}) {
-    for (std::uint64_t refused = 0; refused < 4; ++refused) {  // the finisher's, the reader's
+    for (std::uint64_t refused = 0; refused < 4; ++refused) {  // which of the threads
       watchdog.enter("keep " + std::to_string(keep) + ", thread " + std::to_string(refused));
       const Tokens tokens = Tokens::open(path, {.budget = 4_MiB, .engine = EngineKind::kRead});
       FaultScript script;
@@ -52,7 +52,7 @@ TEST(ThreadRefusedOnce, BatchesGoOnInOrder) {
   }
 }
 
-// The windows of order `blocks` were told to stop, and nothing told them to go on.
+// The window reader of the order `blocks` was stopped and not started again.
 TEST(ThreadRefusedOnce, BlocksGoOnInOrder) {
   const TempFolder folder;
   const std::string path = folder.write("tokens.bin", counting<std::uint16_t>(0, 100'000));
@@ -81,7 +81,7 @@ TEST(ThreadRefusedOnce, BlocksGoOnInOrder) {
   }
 }
 
-// Lets `allowed` threads start; for the next one there is no memory.
+// Allows this many threads to start; starting the next one throws std::bad_alloc.
 class NoMemoryForOneThread final : public sys::FaultHook {
  public:
   explicit NoMemoryForOneThread(int allowed) : left_(allowed) { sys::fault_hook = this; }
@@ -97,7 +97,7 @@ class NoMemoryForOneThread final : public sys::FaultHook {
   std::atomic<int> left_;
 };
 
-// std::bad_alloc passed through the first `next`, and the next one went on with the helper alone.
+// The first `next` threw std::bad_alloc, and the second continued with only one of the threads.
 TEST(ThreadRefusedOnce, BatchesGoOnInOrderWithoutMemoryForIt) {
   const TempFolder folder;
   const std::string path = folder.write("tokens.bin", counting<std::uint16_t>(0, 100'000));

@@ -1,5 +1,5 @@
-// Found by the fuzz target `crops`: thousands of sets with next to no weight get a share of one
-// each, and the largest set could not make up for it: its share wrapped below zero.
+// Found by the fuzz target `crops`: each of thousands of sets with a tiny weight gets a share of
+// one. The largest set gives up these shares, and its own wrapped below zero.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -17,7 +17,7 @@ TEST(TinyWeights, SharesOfThousandsOfSetsAddUp) {
   Mixture mixture(weights);
   const auto& shares = mixture.shares();
   EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}), mixture.period());
-  for (std::size_t set = 0; set < 2000; ++set) {  // alike, to within the one of rounding
+  for (std::size_t set = 0; set < 2000; ++set) {  // equal, except for rounding
     ASSERT_GE(shares[set], 523u) << set;
     ASSERT_LE(shares[set], 524u) << set;
   }

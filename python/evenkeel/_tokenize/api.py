@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
-from evenkeel._files import PathLike, Paths
+from evenkeel._files import AnyBudget, PathLike, Paths
 from evenkeel._manifest import Manifest, Progress
 from evenkeel._tokenize.inputs import all_spans
 from evenkeel._tokenize.job import OPTIONS, make_job

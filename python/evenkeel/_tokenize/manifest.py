@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel._array import AnyBudget
-from evenkeel._files import PathLike, printable
+from evenkeel._files import AnyBudget, PathLike, printable
 from evenkeel._manifest import Manifest, Progress, scratch_of, write_json
 from evenkeel._stepping import whole
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.inputs import Span, cut
 from evenkeel._tokenize.job import Job
 from evenkeel._tokenize.run import COUNTS, finished_report, report_of, report_path, run
-from evenkeel._write import TokenWriter
+from evenkeel._write_tokens import TokenWriter
 
 _MERGED = 8 << 20  # bytes of tokens that are copied at a time
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
-from evenkeel._files import printable
+from evenkeel._files import AnyBudget, printable
 from evenkeel._manifest import Progress, callback, read_json, write_json
 from evenkeel._stepping import whole
 from evenkeel._tokenize import encoders
@@ -21,7 +20,7 @@ from evenkeel._tokenize.documents import Position, TooLong, items, span_bytes
 from evenkeel._tokenize.inputs import PIECE, Span
 from evenkeel._tokenize.job import Job, tokens_at
 from evenkeel._tokenize.pool import WINDOW, Alone, Pool
-from evenkeel._write import TokenWriter
+from evenkeel._write_tokens import TokenWriter
 
 MIB = 1 << 20
 _WRITER = 16 * MIB

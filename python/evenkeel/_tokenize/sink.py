@@ -17,7 +17,7 @@ from evenkeel._tokenize.job import Job, make_job
 from evenkeel._tokenize.manifest import merge, part_job, require_fit, scratch_folder
 from evenkeel._tokenize.run import COUNTS
 from evenkeel._tokenize.worker import Work
-from evenkeel._write import TokenWriter
+from evenkeel._write_tokens import TokenWriter
 
 _LONGEST = 64 << 20  # bytes of a text
 

@@ -1,4 +1,4 @@
-#include "engine/cache.h"
+#include "engine/page_cache.h"
 
 #include <algorithm>
 
