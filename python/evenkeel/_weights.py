@@ -264,7 +264,7 @@ def load_safetensors(
     divides axis 0 by `world`. `into` is a dict of existing tensors, such as model.state_dict():
     they are filled in place and returned.
 
-    `budget` is the memory that reading may occupy besides the tensors: bytes, "512MiB", or a
+    `budget` is the memory that reading may occupy beyond the tensors: bytes, "512MiB", or a
     Budget.
 
     >>> state = evenkeel.load_safetensors("model.safetensors", device="cuda")    # doctest: +SKIP
