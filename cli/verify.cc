@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/describe.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/prepare_options.h"
@@ -69,7 +70,7 @@ int run(const VerifyWords& words) {
         fmt::format("{}: {}\n", path,
                     !report.problem.empty() ? "BAD: " + report.problem
                     : words.write
-                        ? fmt::format("{} checksums written", with_commas(report.blocks))
+                        ? counted(report.blocks, "checksum") + " written"
                         : fmt::format("good, {}, {}/s", format_size(report.bytes),
                                       format_size(static_cast<std::uint64_t>(
                                           double(report.bytes) / std::max(seconds, 1e-3))))));

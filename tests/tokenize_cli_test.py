@@ -38,7 +38,7 @@ def test_the_tool_hands_its_words_to_python(text, tmp_path):
     assert report["documents"] == 2
     assert bytes(np.fromfile(out, "uint16").clip(0, 255).astype("uint8")) == b"one\xfftwo\xff"
     said = run(text, "-o", out, "--tokenizer=bytes", "--workers=0").stdout
-    assert re.match(rf"{re.escape(str(out))}: 1 documents, 9 tokens of uint16\n", said)
+    assert re.match(rf"{re.escape(str(out))}: 1 document, 9 tokens of uint16\n", said)
 
 
 def decoded(path):
