@@ -119,8 +119,7 @@ int run(const CopyWords& words) {
     return 0;
   }
   for (const WorkOutput& one : report.outputs) {
-    say(stdout, fmt::format("{}: {} {}\n", one.path, with_commas(one.items),
-                            item_unit_name(options.input.unit)));
+    say(stdout, fmt::format("{}: {}\n", one.path, items_in_words(options.input.unit, one.items)));
   }
   say(stdout, fmt::format("{} in {:.1f} s; {}\n", format_size(report.bytes), seconds, report.how));
   return 0;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/describe.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/prepare_options.h"
@@ -54,9 +55,9 @@ int run(const DedupWords& words) {
   const double share = all == 0 ? 0 : 100 * double(report.duplicates) / double(all);
   say(stdout, facts({{"output", options.output},
                      {"items", items_in_words(unit, report)},
-                     {"left out", fmt::format("{} duplicates of {} {} ({:.2f} %)",
-                                              with_commas(report.duplicates), with_commas(all),
-                                              item_unit_name(unit), share)},
+                     {"left out",
+                      fmt::format("{} of {} ({:.2f} %)", counted(report.duplicates, "duplicate"),
+                                  items_in_words(unit, all), share)},
                      {"time", speed_in_words(report, seconds)},
                      {"budget", budget_in_words(options.budget)},
                      {"how", report.how}}));

@@ -20,6 +20,10 @@ std::string describe(const Array& array) {
                      format_size(array.bytes()), array.format());
 }
 
+std::string counted(std::uint64_t count, const std::string& what, const std::string& many) {
+  return with_commas(count) + " " + what + (count == 1 ? "" : many);
+}
+
 std::string describe_rate(double per_second) {
   if (per_second < 10) return fmt::format("{:.1f}", per_second);
   return with_commas(static_cast<std::uint64_t>(std::llround(per_second)));

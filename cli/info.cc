@@ -115,7 +115,7 @@ void show_array(const Info& info, const Array& array) {
                                            size_text(disk.bytes))},
                      {"cached", cached_text(disk)},
                      {"budget", array.budget().describe()},
-                     {"engine", fmt::format("{}: {}", engine.how, engine.why)}}));
+                     {"engine", fmt::format("{}; {}", engine.how, engine.why)}}));
   if (disk.remote) {
     next_command("evenkeel doctor " + shell_word(without_query(info.files.front())),
                  "how fast the server is, and what that means");

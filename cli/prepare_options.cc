@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/number.h"
+#include "cli/describe.h"
 #include "cli/options.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/tokens.h"
@@ -137,9 +138,14 @@ void add_to_json(nlohmann::ordered_json& json, ItemUnit unit, const WorkReport& 
   json["how"] = report.how;
 }
 
+std::string items_in_words(ItemUnit unit, std::uint64_t items) {
+  std::string one(item_unit_name(unit));
+  one.pop_back();  // the s
+  return counted(items, one);
+}
+
 std::string items_in_words(ItemUnit unit, const WorkReport& report) {
-  return fmt::format("{} {}, {}", with_commas(report.items), item_unit_name(unit),
-                     format_size(report.bytes));
+  return items_in_words(unit, report.items) + ", " + format_size(report.bytes);
 }
 
 std::string speed_in_words(const WorkReport& report, double seconds) {

@@ -67,6 +67,7 @@ void add_token_format(CLI::App& app, std::string& format);
 // Appends the results of the work to `json`.
 void add_to_json(nlohmann::ordered_json& json, ItemUnit unit, const WorkReport& report,
                  const Budget& budget, double seconds);
+std::string items_in_words(ItemUnit unit, std::uint64_t items);        // "5 rows", "1 row"
 std::string items_in_words(ItemUnit unit, const WorkReport& report);   // "5 rows, 3 KiB"
 std::string speed_in_words(const WorkReport& report, double seconds);  // "1.0 s, 3 KiB/s"
 std::string budget_in_words(const Budget& budget);

@@ -89,10 +89,6 @@ std::string size_of_slope(double bytes_per_minute) {
   return format_size(static_cast<std::uint64_t>(std::abs(bytes_per_minute)));
 }
 
-std::string counted(std::uint64_t count, const std::string& what, const std::string& many = "s") {
-  return with_commas(count) + " " + what + (count == 1 ? "" : many);
-}
-
 }  // namespace
 
 std::string live_line(const ProfileSample& sample, std::optional<std::uint64_t> budget) {

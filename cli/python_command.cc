@@ -18,8 +18,8 @@ try:
     from {module} import main
 except ImportError as error:
     sys.exit(f"evenkeel: {name} needs the Python package, which {{sys.executable}} cannot import: "
-             f"{{error}}\nhint: pip install '{extra}', or set "
-             "EVENKEEL_PYTHON to another Python")
+             f"{{error}}\nhint: install Evenkeel's wheel there (the evenkeel on PyPI is another "
+             "project), or set EVENKEEL_PYTHON to a Python that has it")
 sys.exit(main(sys.argv[1:]))
 )";
 
@@ -44,11 +44,11 @@ std::vector<std::string> words_again(const CLI::App& command) {
 
 }  // namespace
 
-void run_in_python(const CLI::App& command, const char* module, const char* extra) {
+void run_in_python(const CLI::App& command, const char* module) {
   const char* named = std::getenv("EVENKEEL_PYTHON");
   std::string program = named && *named ? named : "python3", code = "-c";
-  std::string text = fmt::format(kProgram, fmt::arg("module", module),
-                                 fmt::arg("name", command.get_name()), fmt::arg("extra", extra));
+  std::string text =
+      fmt::format(kProgram, fmt::arg("module", module), fmt::arg("name", command.get_name()));
   std::vector<std::string> rest = words_again(command);
   std::vector<char*> arguments = {program.data(), code.data(), text.data()};
   for (std::string& word : rest) arguments.push_back(word.data());
@@ -56,7 +56,7 @@ void run_in_python(const CLI::App& command, const char* module, const char* extr
   ::execvp(program.c_str(), arguments.data());
   throw Error(ErrorKind::kSystem, command.get_name(),
               fmt::format("{} cannot be started: {}", program, std::strerror(errno)))
-      .hint(fmt::format("install Python, and pip install '{}'", extra));
+      .hint("install Python and Evenkeel's wheel, or set EVENKEEL_PYTHON to a Python that has it");
 }
 
 }  // namespace evenkeel::cli

@@ -35,14 +35,14 @@ Examples:
   evenkeel shuffle corpus.idx -o shuffled.bin --format megatron
   evenkeel shuffle train.bin --unit blocks --block 1024 -o train_shuffled.bin
   evenkeel shuffle features.npy -o shuffled.npy --seed 7 --resume
-On a cluster (these need Python: pip install evenkeel):
+On a cluster (these need the Python package):
   evenkeel shuffle 'part_*.npy' -o all.npy --manifest m.json --parts 64
   evenkeel shuffle --manifest m.json --part 17
   evenkeel shuffle --manifest m.json --finish)";
 
 int run(const CLI::App& command, const ShuffleWords& words) {
   if (!words.manifest.empty() || !words.parts.empty() || !words.part.empty() || words.finish) {
-    run_in_python(command, "evenkeel._shuffle_command", "evenkeel");
+    run_in_python(command, "evenkeel._shuffle_command");
   }
   if (words.items.files.empty()) throw CLI::RequiredError("FILE");
   if (words.work.output.empty()) throw CLI::RequiredError("--output");

@@ -242,12 +242,12 @@ void add_stats(CLI::App& app, int& exit_code) {
                            ->add_option("--state", words->options.state,
                                         "A file for checkpoints; it is removed at the end")
                            ->type_name("FILE");
-  command->add_flag("--resume", words->options.resume, "Go on where an earlier run was killed")
+  command->add_flag("--resume", words->options.resume, "Continue a run that was killed")
       ->needs(state);
   add_size(
       *command, "--checkpoint",
       [words](std::uint64_t bytes) { words->options.checkpoint_bytes = bytes; },
-      "Bytes after which a killed run can go on; default 1GiB");
+      "Bytes between two checkpoints, from which a killed run can continue; default 1GiB");
   command->add_option("--html", words->html, "Write a page with histograms; - for stdout")
       ->type_name("FILE");
   command->add_flag("--json", words->json, "Print the figures as JSON");

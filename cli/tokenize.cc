@@ -10,9 +10,9 @@ namespace evenkeel::cli {
 namespace {
 
 constexpr char kTokenizeFooter[] = R"(
-This command needs Python: pip install 'evenkeel[tokenize]'. It is run by python3, or by the program
-that EVENKEEL_PYTHON names. The output is the same for any number of workers. Continue a killed run with
---resume.
+This command needs the Python package, and the tokenizer's library, such as tiktoken. It is run by
+python3, or by the program that EVENKEEL_PYTHON names. The output is the same for any number of workers.
+Continue a killed run with --resume.
 
 Examples:
   evenkeel tokenize corpus.jsonl -o train.bin --tokenizer gpt2 --val-share 0.0005
@@ -80,7 +80,7 @@ void add_tokenize(CLI::App& app, int& exit_code) {
   command->footer(kTokenizeFooter);
   command->callback([command, files, &exit_code] {
     exit_code = 1;
-    run_in_python(*command, "evenkeel._tokenize.command", "evenkeel[tokenize]");
+    run_in_python(*command, "evenkeel._tokenize.command");
   });
 }
 

@@ -40,8 +40,10 @@ int complain(const std::string& what) {
 int wrongly_called(const CLI::App& app, const std::string& what) {
   const auto chosen = app.get_subcommands();
   evenkeel::cli::say(stderr, fmt::format("evenkeel: {}\n", what));
-  evenkeel::cli::say(stderr, fmt::format("usage: evenkeel {}--help lists the options\n",
-                                         chosen.empty() ? "" : chosen.front()->get_name() + " "));
+  evenkeel::cli::say(stderr, chosen.empty()
+                                 ? "usage: evenkeel --help lists the commands\n"
+                                 : fmt::format("usage: evenkeel {} --help lists the options\n",
+                                               chosen.front()->get_name()));
   return 2;
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/describe.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/prepare_options.h"
@@ -23,7 +24,7 @@ struct VerifyWords {
 
 constexpr char kVerifyFooter[] = R"(
 Checksums are in FILE.xxh3: 64-bit XXH3 of each MiB. Writers make them while they write
-(`checksums=True`, `--checksums`); --write takes them of a file as it is now. The exit code is 1 if
+(`checksums=True`, `--checksums`); --write computes them for a file as it is now. The exit code is 1 if
 a file is bad.
 
 Examples:
@@ -69,7 +70,7 @@ int run(const VerifyWords& words) {
         fmt::format("{}: {}\n", path,
                     !report.problem.empty() ? "BAD: " + report.problem
                     : words.write
-                        ? fmt::format("{} checksums written", with_commas(report.blocks))
+                        ? counted(report.blocks, "checksum") + " written"
                         : fmt::format("good, {}, {}/s", format_size(report.bytes),
                                       format_size(static_cast<std::uint64_t>(
                                           double(report.bytes) / std::max(seconds, 1e-3))))));
@@ -81,11 +82,11 @@ int run(const VerifyWords& words) {
 }  // namespace
 
 void add_verify(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("verify", "Check whether files have changed since checksums were taken");
+  CLI::App* command = app.add_subcommand(
+      "verify", "Check whether files have changed since their checksums were written");
   auto words = std::make_shared<VerifyWords>();
   add_files(*command, words->files);
-  command->add_flag("--write", words->write, "Take checksums instead, and write FILE.xxh3");
+  command->add_flag("--write", words->write, "Compute checksums instead, and write FILE.xxh3");
   add_work_budget(*command, words->budget);
   command->add_flag("--json", words->json, "Print the result as JSON");
   command->footer(kVerifyFooter);

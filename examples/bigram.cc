@@ -1,4 +1,4 @@
-// A language model in seventy lines, trained from a token file within a budget of 1 MiB.
+// A language model in about seventy lines, trained from a token file within a budget of 1 MiB.
 //
 //   bigram [FILE...]     text files to learn from; default: the licenses that Debian ships
 //

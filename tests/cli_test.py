@@ -196,7 +196,7 @@ def test_info_of_an_unknown_file_still_helps(user):
 )
 def test_options_that_a_file_does_not_take_are_not_ignored(user, option):
     path = user.write("mystery.bin", b"\x01\x02\x03\x04" * 100)
-    assert "say what it holds: dtype" in user.run("info", path, *option, code=1).stderr
+    assert "for raw numbers, give dtype" in user.run("info", path, *option, code=1).stderr
     if option[0] != "--name":
         np.savez(user.folder / "two.npz", x=np.arange(3), y=np.zeros(3))
         user.run("info", user.folder / "two.npz", *option, code=1)

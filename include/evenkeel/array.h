@@ -61,7 +61,7 @@ struct ArrayOptions {
   // Bytes this array may occupy. Default: an eighth of the available memory. See budget.h.
   Budget budget = {};
   // How bytes are read from the disk. kAuto is right for nearly everyone; the others are for
-  // comparison. kMap is the only one that does not keep to the budget.
+  // comparison. kMap and kFill do not keep to the budget.
   EngineKind engine = EngineKind::kAuto;
   // PageCache::kFill requires the engine kAuto, which then becomes EngineKind::kFill.
   PageCache page_cache = PageCache::kSpare;

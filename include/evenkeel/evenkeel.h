@@ -224,7 +224,7 @@ typedef struct evenkeel_token_loader_options {
   uint64_t steps;        /* the loader ends after this many batches, ... */
   uint64_t epochs;       /* ... or after this many epochs; 0 and 0: it does not end */
   uint64_t keep;         /* how many more batches may be taken before a batch becomes invalid */
-  const char *documents; /* NULL: "none"; or "mask" "start" "packed" */
+  const char *documents; /* NULL: "none"; or "mask" "start" "packed" "whole" */
   const int64_t *bos;    /* the token that each document begins with, or NULL */
   const int64_t *eos;    /* the token that each document ends with, or NULL */
   const char *index;     /* a folder for indexes of documents; NULL: beside each file */
@@ -232,7 +232,7 @@ typedef struct evenkeel_token_loader_options {
 
 /* The memory belongs to the loader. It is valid until the next call of `next`, `seek`, `load`,
  * `close` or `free`, or longer by `keep`. All fields are row-major. The fields after `y` are NULL
- * and 0 without documents. */
+ * and 0 without documents. With "whole", a batch is one row of all its documents. */
 typedef struct evenkeel_token_batch {
   size_t size;
   uint64_t step;

@@ -99,9 +99,10 @@ enum class CropOrder : std::uint8_t {
 CropOrder parse_crop_order(std::string_view name);
 std::string_view crop_order_name(CropOrder order);
 
-// For kMegatron: what Megatron's order depends on besides data, seed and block size. Each Tokens
-// must be one whole Megatron file or a part from megatron_split. A mixture is a blend. The index is
-// built in memory, within the budget, when the loader is made; docs/orders.md says how large it is.
+// For kMegatron: what Megatron's order depends on, apart from data, seed and block size. Each
+// Tokens must be one whole Megatron file or a part from megatron_split. A mixture is a blend. The
+// index is built in memory, within the budget, when the loader is made; docs/orders.md says how
+// large it is.
 struct MegatronOptions {
   // The number of samples to prepare (Megatron: train_samples, or train_iters x the global batch
   // size). 0: `steps` x world x batch_size, or one epoch without `steps`. The loader ends after the

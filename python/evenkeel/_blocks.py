@@ -49,7 +49,7 @@ class Blocks(NamedTuple):
         return (
             f"if neighbouring {noun} are alike, the share of each kind in a batch of {batch:,}"
             f" {noun}"
-            f" varies {varies:.3g} times as much as with an exact shuffle; if they are not, there"
+            f" varies {varies:.2f} times as much as with an exact shuffle; if they are not, there"
             " is no difference"
         )
 

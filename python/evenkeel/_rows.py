@@ -12,7 +12,7 @@ from evenkeel._blocks import InBlocks, whole_chunks
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture, stages
 from evenkeel._ragged import Csr, Ragged
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import number, over, set_common
+from evenkeel._stepping import number, over, set_common, short
 
 Field = Union[Array, Ragged]
 Fields = Union[Field, "tuple[Field, ...]", "Mapping[str, Field]"]
@@ -343,8 +343,3 @@ def _names(keys: object) -> str:
     if isinstance(keys, list):
         return ", ".join(map(repr, keys))
     return "an array alone" if keys is None else "a tuple"
-
-
-def short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) < 60 else f"{text[:57]}..."

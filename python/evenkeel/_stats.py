@@ -50,7 +50,7 @@ def stats(
     - `bins`: bars of histograms. `top`: how many of the most frequent tokens to return.
     - `budget`: all memory; default 512 MiB, or an eighth of the memory available if that is less.
     - `state`: a file for checkpoints, which is removed at the end. `checkpoint`: bytes after which
-      a killed run can be resumed; `resume` goes on there.
+      a killed run can continue; `resume` continues there.
 
     >>> import evenkeel, numpy
     >>> numpy.save("x.npy", numpy.arange(10.0).reshape(5, 2))

@@ -154,25 +154,26 @@ def whole(name: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be a whole number; got {_short(value)}") from None
+        raise TypeError(f"{name} must be a whole number; got {short(value)}") from None
 
 
 def real(name: str, value: Any) -> float:
     """The number, also of NumPy's types; not a string of digits."""
     if isinstance(value, Real):
         return float(value)
-    raise TypeError(f"{name} must be a number; got {_short(value)}")
+    raise TypeError(f"{name} must be a number; got {short(value)}")
 
 
 def text(name: str, value: Any) -> str:
     """Only checks the type: the reader checks the word."""
     if isinstance(value, str):
         return value
-    raise TypeError(f"{name} must be a string; got {_short(value)}")
+    raise TypeError(f"{name} must be a string; got {short(value)}")
 
 
-def _short(value: Any) -> str:
-    shown = repr(value)
+def short(value: Any) -> str:
+    """A value in an error: one line, not too long."""
+    shown = " ".join(repr(value).split())
     return shown if len(shown) < 60 else f"{shown[:57]}..."
 
 

@@ -258,15 +258,15 @@ def load_safetensors(
     `device` is where tensors go: "cpu", "cuda", "cuda:1", or a dict of name patterns to devices;
     the first match applies. Tensors on a GPU are copied through pinned buffers that are part of the
     budget; reading and copying overlap. On the CPU, large tensors are read straight into their own
-    memory, in huge pages.
+    memory, in huge pages, or with 8 processors or more through a few buffers.
 
     `only` chooses tensors: a pattern ("layers.1*"), several of them, or a function of the name.
     `slice` takes a share of each tensor, for tensor parallelism: {"*.weight": (0, rank, world)}
     divides axis 0 by `world`. `into` is a dict of existing tensors, such as model.state_dict():
     they are filled in place and returned.
 
-    `budget` is the memory that reading may occupy besides the tensors: bytes, "512MiB", or a
-    Budget.
+    `budget` is the memory that reading may occupy beyond the tensors: bytes, "512MiB", or a
+    Budget; default an eighth of the memory available.
 
     >>> state = evenkeel.load_safetensors("model.safetensors", device="cuda")    # doctest: +SKIP
     """

@@ -203,6 +203,7 @@ def test_wrong_input_is_refused(x, y):
         ([], {}, ValueError, "mixture is empty"),
         ([x, y], {}, TypeError, "give arrays that belong together as a tuple"),
         (np.arange(3), {}, TypeError, "arrays of evenkeel.open"),
+        (np.eye(3), {}, TypeError, r"got array\(\[\[1., 0., 0.\], \[0."),  # on one line
         ([((x,), 1), ((x, y), 1)], {}, ValueError, "a set has 2 arrays, the first has 1"),
         ([({"a": x}, 1), ({"b": x}, 1)], {}, ValueError, "same fields: 'a' and 'b'"),
         (x, {"order": "sorted"}, ValueError, "the orders are"),

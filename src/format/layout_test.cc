@@ -91,7 +91,7 @@ TEST_F(LayoutTest, MagicDecidesNotTheName) {
   const auto error = refusal_of({write("tokens.npy", std::string("\1\0\2\0\3\0", 6))});
   EXPECT_EQ(error.kind(), ErrorKind::kFormat);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("01 00 02 00 03 00"), HasSubstr("NPY")));
-  EXPECT_THAT(error.hint_text(), HasSubstr("say what it holds: dtype (and shape, offset)"));
+  EXPECT_THAT(error.hint_text(), HasSubstr("for raw numbers, give dtype (and shape, offset)"));
 }
 
 TEST_F(LayoutTest, CommonMistakesAreNamed) {

@@ -45,7 +45,7 @@ const ForeignFormat* find_foreign_format(std::string_view head) {
 Error unknown_format(const Source& source, std::string_view head) {
   std::string problem = "not a known format: the file begins with " + hex(head.substr(0, 8)) +
                         "; known: NPY, Arrow, npz, FITS, NIfTI";
-  std::string hint = "say what it holds: dtype (and shape, offset)";
+  std::string hint = "for raw numbers, give dtype (and shape, offset)";
   if (const ForeignFormat* foreign = find_foreign_format(head)) {
     problem += "; this looks like " + std::string(foreign->name);
     hint = std::string(foreign->advice) + "; or " + hint;

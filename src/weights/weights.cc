@@ -75,7 +75,7 @@ TensorTable read_table(const Source& source, const Budget& budget) {
   throw Error(ErrorKind::kFormat, "open",
               "not a file of weights: it is neither safetensors nor GGUF")
       .in(source.path)
-      .hint("for arrays of numbers use Array::open");
+      .hint("if it holds arrays of numbers, open it as an array");
 }
 
 std::uint64_t table_memory(const TensorTable& table) {
@@ -122,14 +122,15 @@ std::uint64_t distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The most similar name, for a hint. Empty if there are no tensors, or too many to compare.
+// The most similar name, for a hint. Empty if no name is similar, or if there are too many to
+// compare.
 std::string closest(std::string_view name, const std::vector<Tensor>& tensors) {
   constexpr std::size_t kMostCompared = 20'000, kLongest = 200;
   if (tensors.empty() || tensors.size() > kMostCompared || name.size() > kLongest) return "";
   const auto best = std::ranges::min_element(tensors, {}, [&](const Tensor& tensor) {
     return tensor.name.size() > kLongest ? UINT64_MAX : distance(name, tensor.name);
   });
-  return best->name;
+  return 2 * distance(name, best->name) <= name.size() ? best->name : "";
 }
 
 }  // namespace
@@ -238,7 +239,7 @@ const Tensor& Weights::at(std::string_view name) const {
       ErrorKind::kIndex, "weights",
       "there is no tensor \"" + printable(name) + "\" among " + with_commas(tensors().size()))
       .in(paths().front())
-      .hint(near.empty() ? "tensors() lists them" : "did you mean \"" + visible(near) + "\"?");
+      .hint(near.empty() ? "all names are in tensors" : "did you mean \"" + visible(near) + "\"?");
 }
 
 std::uint64_t Weights::bytes() const {

@@ -128,6 +128,17 @@ TEST_F(WeightsTest, NamesThatAreNotThere) {
   }
 }
 
+TEST_F(WeightsTest, ANameThatIsNotSimilarIsNotSuggested) {
+  const Weights weights = Weights::open(write("two.safetensors", file_of({{"large", "x"}})),
+                                        {.budget = Budget(16_MiB)});
+  try {
+    weights.at("norm");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.hint_text(), "all names are in tensors");
+  }
+}
+
 TEST_F(WeightsTest, TheClosestNameIsShownInFull) {
   const std::string name =
       "vision_tower.vision_model.encoder.layers.12.self_attn.q_proj.weight_scale";

@@ -78,6 +78,14 @@ static void test_token_batches(const evenkeel_tokens *tokens) {
   CHECK(batch.cu_seqlens[batch.cu_seqlens_count - 1] == BATCH * BLOCK);
   evenkeel_token_loader_free(loader);
 
+  options.documents = "whole";
+  MUST(evenkeel_token_loader_new(sets, NULL, 1, &options, &loader));
+  MUST(evenkeel_token_loader_next(loader, &batch));
+  CHECK(batch.rows == 1 && batch.cu_seqlens_count > 1);
+  CHECK((uint64_t)batch.cu_seqlens[batch.cu_seqlens_count - 1] == batch.columns);
+  evenkeel_token_loader_free(loader);
+  CHECK(remove("train.bin.eos7.documents") == 0); /* the index that was built */
+
   sets[1] = NULL;
   FAILS(evenkeel_token_loader_new(sets, NULL, 2, &options, &loader), EVENKEEL_INVALID, "NULL");
   FAILS(evenkeel_token_loader_new(sets, NULL, 0, &options, &loader), EVENKEEL_INVALID, "");

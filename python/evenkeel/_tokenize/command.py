@@ -96,18 +96,23 @@ def _show(now: dict[str, Any]) -> None:
     _command.show_line(now, text)
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def _say(report: dict[str, Any]) -> None:
     for output in report["outputs"]:
         print(
-            f"{output['path']}: {output['documents']:,} documents, {output['tokens']:,} tokens of"
-            f" {report['dtype']}"
+            f"{output['path']}: {_counted(output['documents'], 'document')},"
+            f" {_counted(output['tokens'], 'token')} of {report['dtype']}"
         )
     if report["empty_documents"]:
-        print(f"{report['empty_documents']:,} empty documents were left out")
+        print(f"left out: {_counted(report['empty_documents'], 'empty document')}")
     if report.get("seconds"):
         speed = report["text_bytes"] / (1 << 20) / max(report["seconds"], 1e-3)
         print(
-            f"{report['seconds']:.1f} s, {speed:.1f} MiB/s of text by {report['workers']} workers;"
+            f"{report['seconds']:.1f} s, {speed:.1f} MiB/s of text by"
+            f" {_counted(report['workers'], 'worker')};"
             f" documents of up to {report['longest_document_bytes']:,} bytes fit the budget of"
             f" {report['budget_bytes'] >> 20:,} MiB"
         )
