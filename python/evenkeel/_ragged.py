@@ -12,8 +12,9 @@ from evenkeel import _core
 from evenkeel._array import Array
 from evenkeel._stepping import whole
 
-# What a loader returns for a field: (dtype, shape of a row, or None for the values of all rows).
-Form = tuple["np.dtype[Any]", "tuple[int, ...] | None"]
+# What a loader returns for a field: (dtype, shape of a row, or of a value of rows of different
+# lengths).
+Form = tuple["np.dtype[Any]", "tuple[int, ...]"]
 
 
 class Ragged:
@@ -62,7 +63,7 @@ class Ragged:
         return _core.LoaderField.ragged(self._values._reader, self._offsets._reader)
 
     def _forms(self) -> list[Form]:
-        return [(self._values.dtype, None), (np.dtype(np.int64), None)]
+        return [(self._values.dtype, self._values.shape[1:]), (np.dtype(np.int64), ())]
 
     def _combine(self) -> Callable[..., Any] | None:
         return None  # (values, offsets)
@@ -111,9 +112,9 @@ class Csr(Ragged):
         if self._dense:
             return [(self._values.dtype, (self._columns,))]
         return [
-            (self._values.dtype, None),
-            (self._indices.dtype, None),
-            (np.dtype(np.int64), None),
+            (self._values.dtype, ()),
+            (self._indices.dtype, ()),
+            (np.dtype(np.int64), ()),
         ]
 
     def _combine(self) -> Callable[..., Any] | None:
