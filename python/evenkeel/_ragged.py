@@ -10,6 +10,7 @@ import numpy as np
 
 from evenkeel import _core
 from evenkeel._array import Array
+from evenkeel._files import printable
 from evenkeel._stepping import whole
 
 # What a loader returns for a field: (dtype, shape of a row, or of a value of rows of different
@@ -41,8 +42,8 @@ class Ragged:
         begin, end = (first + int(bound) for bound in self._offsets[place : place + 2])
         if not first <= begin <= end <= len(self._values):
             raise ValueError(
-                f"ragged: the offsets of row {row:,} are {begin} to {end}, but there are"
-                f" {len(self._values):,} values"
+                f"ragged {printable(self._offsets.paths[0])}: the offsets of row {row:,} are"
+                f" {begin} to {end}, but there are {len(self._values):,} values"
             )
         values: np.ndarray[Any, np.dtype[Any]] = self._values[begin:end]
         return values

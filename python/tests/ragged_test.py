@@ -159,14 +159,16 @@ def test_wrong_input_is_refused(matrix, numbers):
     ]:
         with pytest.raises(error, match=words):
             make()
-    for name, offsets, words in [
-        ("decrease", [0, 5, 3, 10], "row 1 is said to be values 5 to 3"),
-        ("leave", [0, 10**6], "offsets go from 0 to 1,000,000"),
+    for name, offsets, words, row in [
+        ("decrease", [0, 5, 3, 10], "row 1 is said to be values 5 to 3", 1),
+        ("leave", [0, 10**6], "offsets go from 0 to 1,000,000", 0),
     ]:
         np.save(f"{name}.npy", np.array(offsets))
         rows = evenkeel.ragged(data, evenkeel.open(f"{name}.npy", budget="16MiB"))
         with pytest.raises((ValueError, OSError), match=words):
             list(evenkeel.Loader(rows, 3))
+        with pytest.raises(ValueError, match=rf"{name}\.npy: the offsets of row {row} are"):
+            rows[row]
     few = evenkeel.csr(data, indices, indptr, 20, dense=True)
     with pytest.raises((ValueError, OSError), match="in a matrix of 20 columns"):
         list(evenkeel.Loader(few, 32))
