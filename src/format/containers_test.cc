@@ -2,6 +2,8 @@
 // the formats' own libraries.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "format/container.h"
 #include "format/test_files.h"
 
@@ -133,6 +135,20 @@ TEST_F(Containers, FoldersOfDatasets) {
                            R"({"_data_files": [{"filename": "../a"}]})"}) {
     write("state.json", text);
     EXPECT_THROW(dataset_files(path("")), Error) << text;
+  }
+}
+
+TEST_F(Containers, FoldersForPython) {
+  for (const char* file : {".zarray", ".zgroup", "zarr.json", "index.json"}) {
+    write(file, "{}");
+    try {
+      read_layout({path("")}, {});
+      FAIL() << file;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("C++ does not read")) << file;
+      EXPECT_EQ(error.hint_text(), "from Python: evenkeel.open(path)") << file;
+    }
+    std::filesystem::remove(path(file));
   }
 }
 
