@@ -59,7 +59,7 @@ def open_container(files: list[bytes], name: str | None, column: str | None, how
         raise TypeError(f"open: the name of an array must be a string, not {wanted!r}")
     # Looking at an object costs a request. The reader itself handles a container of one array.
     kind = "" if wanted is None and is_url(files[0]) else kind_of(files[0])
-    if kind == "":
+    if kind == "" and wanted is None:
         return None
     if kind in ("hdf5", "zarr", "mds", "litdata"):
         if len(files) > 1:
@@ -236,15 +236,6 @@ def read_json(path: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"open {printable(path)}: it is not a JSON object")
     return found
-
-
-def beside(folder: bytes, name: Any) -> bytes:
-    """The path of a file that metadata names; it must lie in the folder itself."""
-    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ValueError(
-            f"open {printable(folder)}: {name!r} is not the name of a file in this folder"
-        )
-    return os.path.join(folder, os.fsencode(name))
 
 
 def needs(package: str, what: str, pip: str = "") -> ImportError:

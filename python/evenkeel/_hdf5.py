@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -18,33 +20,74 @@ _MOST_NAMES = 1000
 _CSR = ("data", "indices", "indptr")
 
 
+_ERRORS = (KeyError, RuntimeError, TypeError, ValueError)  # of h5py, for files it cannot read
+
+
+class _Refused(ValueError):
+    pass
+
+
 def open(path: bytes, name: str, how: How) -> Array | Csr:
-    h5py = _h5py()
-    with h5py.File(path, "r") as file:
+    h5py, columns = _h5py(), 0
+    placed: list[PlacedArray] = []
+    with _opened(path) as file:
         names = [] if name else _datasets(file)
-        if not name and len(names) == 1:
+        if len(names) == 1:
             name = names[0]
-        found = _item(path, file, name) if name else None
-        if isinstance(found, h5py.Group):
-            parts = [_item(path, file, f"{name}/{part}") for part in _CSR]
+        found = _item(file, name) if name else None
+        if isinstance(found, h5py.Dataset):
+            placed = [_placed(path, found)]
+        elif isinstance(found, h5py.Group):
+            parts = [_item(file, f"{name}/{part}") for part in _CSR]
             if all(isinstance(part, h5py.Dataset) for part in parts):
-                return _csr(path, name, found, parts, how)
-        if not isinstance(found, h5py.Dataset):
-            raise no_such(path, name, names or _datasets(file))
-        made = _placed(path, found)
-    return open_placed(made, how, (open, (path, name, how)))
+                columns = _columns(name, found, parts)
+                placed = [_placed(path, part) for part in parts]
+        if not placed:
+            names = names or _datasets(file)
+    if not placed:
+        raise no_such(path, name, names)
+    if len(placed) == 1:
+        return open_placed(placed[0], how, (open, (path, name, how)))
+    how = (Budget(how[0]), *how[1:])  # shared by all three arrays
+    data, indices, indptr = (
+        open_placed(made, how, (open, (path, f"{name}/{part}", how)))
+        for part, made in zip(_CSR, placed)
+    )
+    return Csr(data, indices, indptr, columns, dense=False)
 
 
 def members(path: bytes) -> list[Member]:
-    with _h5py().File(path, "r") as file:
+    with _opened(path) as file:
         found = []
         for name in _datasets(file):
-            dataset = file[name]
-            refused = _refusal(dataset)
-            found.append(
-                Member(name, str(dataset.dtype), tuple(dataset.shape or ()), False, refused)
-            )
+            try:
+                dataset = file[name]
+                shape, refused = tuple(dataset.shape or ()), _refusal(dataset)
+                found.append(Member(name, str(dataset.dtype), shape, False, refused))
+            except _ERRORS as error:  # the others can still be read
+                found.append(Member(name, "", (), False, _said(error)))
         return found
+
+
+@contextmanager
+def _opened(path: bytes) -> Iterator[Any]:
+    """The file in h5py, whose errors are of many kinds, and name no path."""
+    try:
+        with _h5py().File(path, "r") as file:
+            yield file
+    except _Refused as error:
+        raise ValueError(f"open {printable(path)}: {error}") from None
+    except (OSError, *_ERRORS) as error:
+        if isinstance(error, OSError) and error.errno:  # of the system
+            raise OSError(error.errno, f"open {printable(path)}: {error}") from None
+        raise ValueError(
+            f"open {printable(path)}: {_said(error)}\n"
+            "hint: it may be damaged: copy or download it again"
+        ) from None
+
+
+def _said(error: Exception) -> str:
+    return f"h5py cannot read it: {error.args[0] if error.args else error}"
 
 
 def _h5py() -> Any:
@@ -54,13 +97,12 @@ def _h5py() -> Any:
         raise needs("h5py", "HDF5") from None
 
 
-def _item(path: bytes, file: Any, name: str) -> Any:
+def _item(file: Any, name: str) -> Any:
     """The item of this name, or None. Refuses links to other files: offsets there are of no use
     here."""
     h5py = _h5py()
-    outside = ValueError(
-        f"open {printable(path)}: {name!r} is a link to another file\n"
-        "hint: open the file that holds the data"
+    outside = _Refused(
+        f"{name!r} is a link to another file\nhint: open the file that holds the data"
     )
     parts = [part for part in name.split("/") if part not in ("", ".")]
     for count in range(1, len(parts) + 1):
@@ -94,26 +136,20 @@ def _datasets(file: Any) -> list[str]:
     return names
 
 
-def _csr(path: bytes, name: str, group: Any, parts: list[Any], how: How) -> Csr:
-    """A sparse matrix as anndata writes it: a group of three datasets."""
+def _columns(name: str, group: Any, parts: list[Any]) -> int:
+    """The columns of a sparse matrix as anndata writes it: a group of three datasets."""
     kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr_matrix"))
+    kind = kind.decode(errors="replace") if isinstance(kind, bytes) else kind
     shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
-    if kind not in ("csr_matrix", "csr") or shape is None or len(shape) != 2:
-        raise ValueError(
-            f"open {printable(path)}: {name!r} is a {kind} of shape {shape}, not a matrix by rows"
-            "\nhint: store it as CSR: adata.X = adata.X.tocsr()"
+    if kind not in ("csr_matrix", "csr") or np.shape(shape) != (2,):
+        raise _Refused(
+            f"{name!r} is a {kind} of shape {shape}, not a matrix by rows\n"
+            "hint: store it as CSR: adata.X = adata.X.tocsr()"
         )
-    how = (Budget(how[0]), *how[1:])  # shared by all three arrays
-    arrays = []
-    for part, dataset in zip(_CSR, parts):
-        made = _placed(path, dataset)
-        arrays.append(open_placed(made, how, (open, (path, f"{name}/{part}", how))))
-    data, indices, indptr = arrays
-    if len(indptr) != int(shape[0]) + 1:
-        raise ValueError(
-            f"open {printable(path)}: {name!r} has {len(indptr):,} row bounds, but shape {shape}"
-        )
-    return Csr(data, indices, indptr, int(shape[1]), dense=False)
+    rows, columns = (int(length) for length in shape)
+    if parts[2].shape != (rows + 1,):
+        raise _Refused(f"{name!r} has row bounds of shape {parts[2].shape}, but shape {shape}")
+    return columns
 
 
 def _refusal(dataset: Any) -> str:
@@ -154,6 +190,8 @@ def _stored_as(stored: Any, dtype: np.dtype[Any]) -> bool:
             and _stored_as(stored.get_member_type(i), field[0])
             for i, field in enumerate(fields)
         )
+    if kind == h5t.STRING:
+        return bool(stored.get_strpad() != h5t.STR_SPACEPAD)  # NumPy pads with zeros
     if kind == h5t.BITFIELD:
         return bool(stored.get_precision() == 8 * dtype.itemsize)
     if kind in (h5t.INTEGER, h5t.FLOAT, h5t.COMPOUND):
@@ -164,29 +202,27 @@ def _stored_as(stored: Any, dtype: np.dtype[Any]) -> bool:
 def _placed(path: bytes, dataset: Any) -> PlacedArray:
     refused = _refusal(dataset)
     if refused:
-        raise ValueError(
-            f"open {printable(path)}: dataset {dataset.name!r} cannot be read in place: {refused}\n"
+        raise _Refused(
+            f"dataset {dataset.name!r} cannot be read in place: {refused}\n"
             "hint: h5repack -f NONE -l CONTI in.h5 out.h5 stores it as one block"
         )
     shape = tuple(dataset.shape) or (1,)
     if 0 in shape:
-        raise ValueError(
-            f"open {printable(path)}: dataset {dataset.name!r} has shape {shape}: nothing to read"
-        )
+        raise _Refused(f"dataset {dataset.name!r} has shape {shape}: nothing to read")
     if dataset.chunks:
-        places = _chunks(path, dataset)
+        places = _chunks(dataset)
     else:
         offset = dataset.id.get_offset()
         if offset is None:
-            raise ValueError(
-                f"open {printable(path)}: dataset {dataset.name!r} has no place in the file: it was"
-                " never written, or is stored inside a header"
+            raise _Refused(
+                f"dataset {dataset.name!r} has no place in the file: it was never written, or is"
+                " stored inside a header"
             )
         places = np.array([(0, offset, shape[0])], dtype=np.uint64)
     return PlacedArray("hdf5", [os.fsencode(path)], places, dataset.dtype, shape)
 
 
-def _chunks(path: bytes, dataset: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def _chunks(dataset: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
     rows, per_chunk = dataset.shape[0], dataset.chunks[0]
     expected = -(-rows // per_chunk)
     found: dict[int, int] = {}
@@ -201,9 +237,9 @@ def _chunks(path: bytes, dataset: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
         for number in range(dataset.id.get_num_chunks()):
             visit(dataset.id.get_chunk_info(number))
     if len(found) != expected:
-        raise ValueError(
-            f"open {printable(path)}: dataset {dataset.name!r} has {len(found):,} of {expected:,}"
-            " chunks: the others were never written, and stand for its fill value\n"
+        raise _Refused(
+            f"dataset {dataset.name!r} has {len(found):,} of {expected:,} chunks: the others were"
+            " never written, and stand for its fill value\n"
             "hint: write all of it, or copy it into a new file"
         )
     numbers = np.arange(expected, dtype=np.uint64)

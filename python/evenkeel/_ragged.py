@@ -10,10 +10,12 @@ import numpy as np
 
 from evenkeel import _core
 from evenkeel._array import Array
+from evenkeel._files import printable
 from evenkeel._stepping import whole
 
-# What a loader returns for a field: (dtype, shape of a row, or None for the values of all rows).
-Form = tuple["np.dtype[Any]", "tuple[int, ...] | None"]
+# What a loader returns for a field: (dtype, shape of a row, or of a value of rows of different
+# lengths).
+Form = tuple["np.dtype[Any]", "tuple[int, ...]"]
 
 
 class Ragged:
@@ -40,8 +42,8 @@ class Ragged:
         begin, end = (first + int(bound) for bound in self._offsets[place : place + 2])
         if not first <= begin <= end <= len(self._values):
             raise ValueError(
-                f"ragged: the offsets of row {row:,} are {begin} to {end}, but there are"
-                f" {len(self._values):,} values"
+                f"ragged {printable(self._offsets.paths[0])}: the offsets of row {row:,} are"
+                f" {begin} to {end}, but there are {len(self._values):,} values"
             )
         values: np.ndarray[Any, np.dtype[Any]] = self._values[begin:end]
         return values
@@ -62,7 +64,7 @@ class Ragged:
         return _core.LoaderField.ragged(self._values._reader, self._offsets._reader)
 
     def _forms(self) -> list[Form]:
-        return [(self._values.dtype, None), (np.dtype(np.int64), None)]
+        return [(self._values.dtype, self._values.shape[1:]), (np.dtype(np.int64), ())]
 
     def _combine(self) -> Callable[..., Any] | None:
         return None  # (values, offsets)
@@ -111,9 +113,9 @@ class Csr(Ragged):
         if self._dense:
             return [(self._values.dtype, (self._columns,))]
         return [
-            (self._values.dtype, None),
-            (self._indices.dtype, None),
-            (np.dtype(np.int64), None),
+            (self._values.dtype, ()),
+            (self._indices.dtype, ()),
+            (np.dtype(np.int64), ()),
         ]
 
     def _combine(self) -> Callable[..., Any] | None:

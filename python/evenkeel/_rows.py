@@ -10,7 +10,7 @@ from evenkeel import _core
 from evenkeel._array import Array
 from evenkeel._blocks import InBlocks, whole_chunks
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture, stages
-from evenkeel._ragged import Csr, Ragged
+from evenkeel._ragged import Csr, Form, Ragged
 from evenkeel._ranks import rank_and_world
 from evenkeel._stepping import number, over, set_common, short
 
@@ -166,9 +166,10 @@ class Loader(_Base):
                     "loader: a SciPy sparse matrix cannot be copied to a device\n"
                     "hint: use csr(..., dense=True), or leave out device"
                 )
-            shapes = [((batch_size, *(shape or ())), dtype) for dtype, shape in forms]
+            shapes = [((batch_size, *shape), dtype) for dtype, shape in forms]
             self._ring = ring_for(device, shapes, batch_size, prefetch)
-            if self._ring is not None and any(shape is None for _, shape in forms):
+            differ = any(isinstance(field, Ragged) and len(_forms(field)) > 1 for field in fields)
+            if self._ring is not None and differ:
                 raise ValueError(
                     f"loader: rows of different lengths cannot be copied to device {device!r}\n"
                     'hint: use device="cpu" and copy what you need in transform'
@@ -310,7 +311,7 @@ def _field(field: Field) -> _core.LoaderField:
     return _core.LoaderField(field._reader) if isinstance(field, Array) else field._field()
 
 
-def _forms(field: Field) -> list[tuple[Any, tuple[int, ...] | None]]:
+def _forms(field: Field) -> list[Form]:
     return [(field.dtype, field.shape[1:])] if isinstance(field, Array) else field._forms()
 
 

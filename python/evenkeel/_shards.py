@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenkeel._array import Array
-from evenkeel._containers import How, Member, PlacedArray, beside, open_placed, read_json
+from evenkeel._containers import How, Member, PlacedArray, open_placed, read_json
 from evenkeel._files import dtype_of, printable
 
 # The names of numbers in MDS; its int is int64.
@@ -59,7 +59,7 @@ def _read(path: bytes) -> PlacedArray:
         return _mds(path, index) if "shards" in index else _litdata(path, index)
     except _Refused as error:
         raise ValueError(f"open {printable(path)}: {error}") from None
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
         raise ValueError(
             f"open {printable(path)}: bad index.json: {type(error).__name__}: {error}"
         ) from None
@@ -76,7 +76,7 @@ def _mds(path: bytes, index: dict[str, Any]) -> PlacedArray:
         first = first or columns
         if columns != first:
             raise _Refused("its shards have different columns")
-        files.append(beside(path, shard["raw_data"]["basename"]))
+        files.append(_beside(path, shard["raw_data"]["basename"]))
         tables.append(_table(files[-1], int(shard["samples"])))
     if first is None:
         raise _Refused("there are no shards")
@@ -124,7 +124,7 @@ def _litdata(path: bytes, index: dict[str, Any]) -> PlacedArray:
     if config.get("compression") or config.get("encryption"):
         raise _Refused("its chunks are compressed or encrypted")
     formats = list(config["data_format"])
-    files = [beside(path, chunk["filename"]) for chunk in index["chunks"]]
+    files = [_beside(path, chunk["filename"]) for chunk in index["chunks"]]
     if not files:
         raise _Refused("there are no chunks")
     sizes = [int(chunk["chunk_size"]) for chunk in index["chunks"]]
@@ -158,6 +158,13 @@ def _tokens(files: list[bytes], sizes: list[int], kind: Any, dims: list[Any]) ->
         if table.end - table.first != dim * dtype.itemsize:
             raise _Refused(f"{printable(file)} does not hold {dim:,} numbers of {dtype}")
     return _placed("litdata", files, [table.first for table in tables], rows, dtype)
+
+
+def _beside(folder: bytes, name: Any) -> bytes:
+    """The path of a file that the index names; it must lie in the folder itself."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise _Refused(f"{name!r} is not the name of a file in this folder")
+    return os.path.join(folder, os.fsencode(name))
 
 
 def _table(file: bytes, samples: int) -> _Table:

@@ -36,6 +36,9 @@ _MOST_CHUNKS = 1 << 22
 _MOST_NAMES = 1000
 _NUMBERS = {f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)}
 _NUMBERS |= {"bool", "float16", "float32", "float64", "complex64", "complex128"}
+# Of the metadata of an array of version 3.
+_KEYS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"}
+_KEYS |= {"fill_value", "codecs", "attributes", "storage_transformers", "dimension_names"}
 _ABSENT = np.uint64((1 << 64) - 1)  # in the index of a shard: a chunk that was never written
 
 
@@ -153,14 +156,15 @@ def _names(path: bytes) -> list[str]:
 
 
 def _layout(folder: bytes) -> _Layout:
+    old, attributes = (os.path.join(folder, file) for file in (b".zarray", b".zattrs"))
+    version_2 = os.path.isfile(old)
+    meta = read_json(old if version_2 else os.path.join(folder, b"zarr.json"))
+    more = read_json(attributes) if version_2 and os.path.isfile(attributes) else {}
     try:
-        old = os.path.join(folder, b".zarray")
-        if os.path.isfile(old):
-            return _version_2(folder, read_json(old))
-        return _version_3(read_json(os.path.join(folder, b"zarr.json")))
+        return _version_2(meta, more) if version_2 else _version_3(meta)
     except Refused as error:
         raise ValueError(f"open {printable(folder)}: {error}") from None
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
         raise ValueError(
             f"open {printable(folder)}: bad Zarr metadata: {type(error).__name__}: {error}"
         ) from None
@@ -171,7 +175,7 @@ def _require_version(meta: dict[str, Any], version: int) -> None:
         raise Refused(f"its metadata has zarr_format {meta.get('zarr_format')}, not {version}")
 
 
-def _version_2(folder: bytes, meta: dict[str, Any]) -> _Layout:
+def _version_2(meta: dict[str, Any], attributes: dict[str, Any]) -> _Layout:
     _require_version(meta, 2)
     if meta.get("filters"):
         raise Refused(
@@ -189,10 +193,8 @@ def _version_2(folder: bytes, meta: dict[str, Any]) -> _Layout:
     if isinstance(described, list):
         described = [tuple(field) for field in described]
     dtype = np.dtype(described)
-    if dtype.hasobject:
-        raise Refused(f"it holds {dtype}, not numbers of a fixed width")
-    attributes = os.path.join(folder, b".zattrs")
-    names = read_json(attributes).get("_ARRAY_DIMENSIONS", ()) if os.path.isfile(attributes) else ()
+    if not described or dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
+        raise Refused(f"it holds {described}, not numbers of a fixed width")
     reverse = order == "F" and len(shape) > 1
     return _Layout(
         shape,
@@ -205,7 +207,7 @@ def _version_2(folder: bytes, meta: dict[str, Any]) -> _Layout:
             COMPRESSIONS[compressor] if compressor else "",
             order=tuple(reversed(range(len(shape)))) if reverse else (),
         ),
-        dimensions=tuple(str(name) for name in names),
+        dimensions=tuple(str(name) for name in attributes.get("_ARRAY_DIMENSIONS", ())),
     )
 
 
@@ -217,6 +219,10 @@ def _separator(text: Any) -> str:
 
 def _version_3(meta: dict[str, Any]) -> _Layout:
     _require_version(meta, 3)
+    for key, value in meta.items():
+        ignorable = isinstance(value, dict) and value.get("must_understand") is False
+        if key not in _KEYS and not ignorable:
+            raise Refused(f"its metadata has {key!r}, which is not known here")
     kind, _ = named(meta["data_type"])
     if kind not in _NUMBERS:
         raise Refused(f"it holds {kind}, not numbers of a fixed width")
@@ -241,7 +247,10 @@ def _version_3(meta: dict[str, Any]) -> _Layout:
             raise Refused(f"its shards are encoded with {named(codecs[1])[0]} as a whole")
         _, sharding = named(codecs[0])
         inner = lengths(sharding["chunk_shape"], 1)
-        at_end = sharding.get("index_location", "end") == "end"
+        location = sharding.get("index_location", "end")
+        if location not in ("start", "end"):
+            raise Refused(f"the indexes of its shards are at {location!r}")
+        at_end = location == "end"
         index = read_codecs(list(sharding["index_codecs"]), 0)
         if index.compression or index.order or index.big_endian:
             raise Refused("the indexes of its shards are compressed, or big-endian")

@@ -61,6 +61,8 @@ def read_codecs(codecs: list[Any], axes: int) -> Codecs:
     if not left or left[0][0] != "bytes":
         raise unknown(left[0][0]) if left else Refused("its chunks have no codec of bytes")
     endian = left.pop(0)[1].get("endian", "little")
+    if endian not in ("little", "big"):
+        raise Refused(f"its numbers are in the byte order {endian!r}")
     compression, checked = "", False
     for name, _ in left:
         if name == "crc32c" and not checked:
@@ -80,6 +82,8 @@ def read_codecs(codecs: list[Any], axes: int) -> Codecs:
 def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     """The bytes of an element that was never written."""
     try:
+        if value is None and dtype.kind in "mM":
+            value = "NaT"  # as zarr does
         if value is None:
             return bytes(dtype.itemsize)
         if isinstance(value, str) and value.startswith("0x") and dtype.kind in "fc":

@@ -34,7 +34,15 @@ class EvenkeelArray(BackendArray):
         )
 
     def _get(self, key: tuple[Any, ...]) -> Any:
-        return np.asarray(self.array[key])
+        # Numbers become slices: NumPy would move the axis of a list that a slice separates from a
+        # number, but xarray expects axes in their order.
+        ranges = tuple(k if _is_range(k) else slice(k, k + 1 or None) for k in key)
+        block = np.asarray(self.array[ranges])
+        return np.asarray(block[tuple(slice(None) if _is_range(k) else 0 for k in key)])
+
+
+def _is_range(key: Any) -> bool:
+    return isinstance(key, (slice, np.ndarray))
 
 
 class EvenkeelBackend(BackendEntrypoint):

@@ -26,18 +26,18 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
   using Sets = std::vector<std::pair<std::vector<LoaderField>, double>>;
   using Memory = std::vector<std::vector<Bytes>>;
 
-  // `forms` has (dtype, shape of a row) for each field of a C++ batch; for values of rows of
-  // different lengths the shape is None. `groups` has (how many of these, a function or None) for
-  // each field of the user: the function makes one object of several, None makes a tuple. `keys` is
-  // the form of a batch: None, the field alone; a list, a dict with these keys; otherwise a tuple.
-  // Batches are put into `memory` if there is any: a place for each field.
+  // `forms` has (dtype, shape of a row) for each field of a C++ batch; for rows of different
+  // lengths the shape is that of one of their values. `groups` has (how many of these, a function
+  // or None) for each field of the user: the function makes one object of several, None makes a
+  // tuple. `keys` is the form of a batch: None, the field alone; a list, a dict with these keys;
+  // otherwise a tuple. Batches are put into `memory` if there is any: a place for each field.
   RowReader(const Sets& sets, RowLoaderOptions options, const nb::list& forms,
             const nb::list& groups, nb::object keys, const Memory& memory)
       : BatchReader(make(sets, std::move(options), memory)),
         keys_(std::move(keys)),
         in_memory_(!memory.empty()) {
     for (const nb::handle form : forms) {
-      forms_.push_back({nb::borrow(form[0]), nb::borrow(form[1])});
+      forms_.push_back({nb::borrow(form[0]), nb::borrow<nb::tuple>(form[1])});
     }
     for (const nb::handle group : groups) {
       groups_.push_back({nb::cast<std::size_t>(group[0]), nb::borrow(group[1])});
@@ -56,7 +56,8 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
 
  private:
   struct Form {
-    nb::object dtype, row_shape;
+    nb::object dtype;
+    nb::tuple row_shape;
   };
   struct Group {
     std::size_t count;
@@ -89,7 +90,7 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
     if (bytes >= kWorthLending || in_memory_) {
       const nb::capsule owner = owner_of(lent);
       for (std::size_t i = 0; i < batch.fields(); ++i) {
-        fields.append(array_of(i, batch.rows(), batch.bytes(i), owner));
+        fields.append(array_of(i, batch.bytes(i), owner));
       }
     } else {
       for (std::size_t i = 0; i < batch.fields(); ++i) {
@@ -97,22 +98,19 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
         auto copy = std::make_unique_for_overwrite<std::byte[]>(field.size());
         std::memcpy(copy.get(), field.data(), field.size());
         const std::span<const std::byte> copied(copy.get(), field.size());
-        fields.append(array_of(i, batch.rows(), copied, owner_of(std::move(copy))));
+        fields.append(array_of(i, copied, owner_of(std::move(copy))));
       }
     }
     return flat ? fields : structured(grouped(fields));
   }
 
-  nb::object array_of(std::size_t field, std::uint64_t rows, std::span<const std::byte> bytes,
+  nb::object array_of(std::size_t field, std::span<const std::byte> bytes,
                       const nb::capsule& owner) const {
     const Form& form = forms_[field];
     const nb::ndarray<nb::numpy, std::uint8_t> flat_bytes(const_cast<std::byte*>(bytes.data()),
                                                           {bytes.size()}, owner);
     const nb::object view = nb::cast(flat_bytes).attr("view")(form.dtype);
-    nb::object array = view;
-    if (!form.row_shape.is_none()) {
-      array = view.attr("reshape")(nb::make_tuple(rows) + nb::borrow<nb::tuple>(form.row_shape));
-    }
+    const nb::object array = view.attr("reshape")(nb::make_tuple(-1) + form.row_shape);
     return convert.is_none() ? array : nb::object(convert(array));
   }
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import evenkeel
+from evenkeel._containers import members
 
 RNG = np.random.default_rng(0)
 
@@ -77,8 +78,6 @@ def test_npz_in_zip64(tmp_path):
 
 
 def test_npz_with_an_object_array_is_listed(tmp_path):
-    from evenkeel._containers import members
-
     odd = np.array([{}, 1], dtype=object)
     np.savez(tmp_path / "a.npz", x=np.arange(10), odd=odd, y=np.arange(3.0))
     found = {member.name: member for member in members(tmp_path / "a.npz")}
@@ -125,6 +124,11 @@ def test_fits_scaled_and_tables(tmp_path):
     fits.HDUList([fits.PrimaryHDU(), compressed]).writeto(tmp_path / "c.fits")
     with pytest.raises(ValueError, match="compressed"):
         evenkeel.open(tmp_path / "c.fits", name="1")
+    holes = fits.PrimaryHDU(np.arange(9, dtype="int16"))
+    holes.header["BLANK"] = 3
+    holes.writeto(tmp_path / "b.fits")
+    with pytest.raises(ValueError, match=r"3 \(BLANK\) stands for values that are missing"):
+        evenkeel.open(tmp_path / "b.fits")
 
 
 def test_fits_truncated(tmp_path):
@@ -186,6 +190,36 @@ def test_hdf5_contiguous_and_chunked(tmp_path):
         evenkeel.open(path)
     with pytest.raises(ValueError, match="there is no array .nothing."):
         evenkeel.open(path, name="nothing")
+
+
+def test_hdf5_damaged(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["broken"] = np.arange(500)
+        file["x"] = np.arange(1000)
+        place = file["x"].id.get_offset()
+    whole = path.read_bytes()
+    cut = whole[: place + 100]
+    odd = whole.replace(b"TREE", b"BUSH")
+    for stored in (cut, odd):
+        path.write_bytes(stored)
+        for name in (None, "x"):
+            with pytest.raises(ValueError, match=rf"open {path}: h5py cannot read it"):
+                evenkeel.open(path, name=name)
+        with pytest.raises(ValueError, match=rf"open {path}: h5py cannot read it"):
+            members(path)
+
+
+def test_hdf5_types_without_a_dtype_do_not_hide_the_others(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(10)
+        h5py.h5d.create(file.id, b"time", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((4,)))
+    found = {member.name: member.refused for member in members(path)}
+    assert found["x"] == "" and "h5py cannot read it" in found["time"]
+    check(evenkeel.open(path, name="x"), np.arange(10))
+    with pytest.raises(ValueError, match=rf"open {path}: h5py cannot read it"):
+        evenkeel.open(path, name="time")
 
 
 def test_hdf5_user_block(tmp_path):
@@ -285,6 +319,8 @@ def test_hdf5_types_that_h5py_converts(tmp_path):
     short = h5py.h5t.STD_I32LE.copy()
     short.set_precision(20)
     types = {"bfloat": bfloat, "short": short}
+    types["text"] = h5py.h5t.FORTRAN_S1.copy()  # padded with spaces
+    types["text"].set_size(6)
     types["array"] = h5py.h5t.array_create(h5py.h5t.IEEE_F32LE, (3,))
     record = h5py.h5t.create(h5py.h5t.COMPOUND, 4)
     record.insert(b"a", 0, short)

@@ -189,6 +189,24 @@ def test_mds_by_hand(tmp_path):
     assert np.array_equal(evenkeel.open(tmp_path)[:]["x"], rows)
 
 
+def test_numbers_in_an_index_that_are_none(tmp_path):
+    (tmp_path / "c.bin").write_bytes(bytes(99))
+    shard = {
+        "column_names": ["x"],
+        "column_encodings": ["ndarray:int32:four"],
+        "column_sizes": [16],
+        "format": "mds",
+        "raw_data": {"basename": "c.bin"},
+        "samples": "many",
+    }
+    chunk = {"filename": "c.bin", "chunk_size": "many", "dim": 3}
+    config = {"data_format": ["no_header_tensor:15"]}
+    for index in ({"shards": [shard]}, {"chunks": [chunk], "config": config}):
+        (tmp_path / "index.json").write_text(json.dumps(index))
+        with pytest.raises(ValueError, match=rf"open {tmp_path}: bad index.json"):
+            evenkeel.open(tmp_path)
+
+
 # ---- litData
 
 

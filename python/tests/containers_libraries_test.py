@@ -77,6 +77,18 @@ def test_xarray_of_an_array_and_of_one_that_cannot_be_read(tmp_path):
         xr.open_dataset(tmp_path / "g.zarr", engine="evenkeel", name="short")
 
 
+def test_xarray_keeps_the_order_of_axes(tmp_path):
+    xr = pytest.importorskip("xarray")
+    cube = np.arange(5 * 4 * 3).reshape(5, 4, 3)
+    np.save(tmp_path / "x.npy", cube)
+    data = xr.open_dataset(tmp_path / "x.npy", engine="evenkeel", budget="8MiB")["data"]
+    want = xr.DataArray(cube, dims=data.dims)
+    for key in ([1, slice(0, 2), [2, 0]], [-1, slice(1, 4), [0]], [[3, 0], slice(0, 2), -2]):
+        key = dict(zip(data.dims, key))
+        assert np.array_equal(data.isel(key).values, want.isel(key).values)
+    assert data.isel(dict(zip(data.dims, (4, -1, 0)))).values == cube[4, -1, 0]
+
+
 def test_xarray_in_dask_chunks(path):
     xr = pytest.importorskip("xarray")
     pytest.importorskip("dask")

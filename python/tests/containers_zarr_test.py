@@ -144,6 +144,15 @@ def test_fill_values(tmp_path, version, dtype, fill):
     assert got.tobytes() == made[:].tobytes() and got.dtype == made.dtype
 
 
+@pytest.mark.parametrize("dtype", ["<M8[ns]", ">m8[s]"])
+def test_dates_that_were_never_written_are_not_a_time(tmp_path, dtype):
+    made = zarr.create_array(
+        tmp_path / "a", shape=(5,), chunks=(2,), dtype=dtype, fill_value=None, zarr_format=2
+    )
+    got = evenkeel.open(tmp_path / "a")[:]
+    assert np.isnat(got).all() and np.isnat(made[:]).all() and got.dtype == np.dtype(dtype)
+
+
 def test_a_loader_and_blocks(tmp_path):
     want = np.arange(4000, dtype="int64").reshape(1000, 4)
     write(tmp_path / "a", want, chunks=(8, 4))
@@ -286,6 +295,11 @@ def test_crc32c():
         ({"shape": [0, 6]}, "no rows"),
         ({"shape": [1 << 64, 6]}, "bad lengths of axes"),
         ({"shape": [1 << 64, 6], "compressor": None}, "bad lengths of axes"),
+        ({"shape": ["many", 6]}, "bad Zarr metadata: ValueError"),
+        ({"shape": [float("nan"), 6]}, "bad Zarr metadata: ValueError"),
+        ({"dtype": "<V0"}, "it holds <V0"),
+        ({"dtype": None}, "it holds None"),
+        ({"dtype": "(2,)<i4"}, r"it holds \(2,\)<i4"),
         ({"zarr_format": 3}, "zarr_format 3, not 2"),
     ],
 )
@@ -309,6 +323,8 @@ def test_metadata_of_version_2(tmp_path, change, message):
         ({"chunk_grid": {"name": "rectangular"}}, "rectangular"),
         ({"data_type": {}}, "bad Zarr metadata: KeyError: 'name'"),
         ({"chunk_grid": 7}, "bad Zarr metadata"),
+        ({"shape": ["many", 6]}, "bad Zarr metadata: ValueError"),
+        ({"masks": {"name": "masks"}}, "its metadata has 'masks'"),
     ],
 )
 def test_metadata_of_version_3(tmp_path, change, message):
@@ -326,7 +342,8 @@ def change_metadata(folder, change):
 def test_parts_of_the_metadata_may_be_names(tmp_path):
     write(tmp_path / "a")
     names = {"codecs": ["bytes", "zstd"], "data_type": {"name": "int32"}}
-    change_metadata(tmp_path / "a", {**names, "chunk_key_encoding": "default"})
+    ignored = {"masks": {"name": "masks", "must_understand": False}}
+    change_metadata(tmp_path / "a", {**names, **ignored, "chunk_key_encoding": "default"})
     check(evenkeel.open(tmp_path / "a", budget="8MiB"), WANT)
 
 
@@ -351,6 +368,21 @@ BYTES, ZSTD, CRC = ({"name": name} for name in ("bytes", "zstd", "crc32c"))
         ([], "no codec of bytes"),
         ([{"name": "transpose", "configuration": {"order": [0, 0]}}, BYTES], "transposed by"),
         ([{"name": "cast_value"}, BYTES], "cast_value"),
+        ([{"name": "bytes", "configuration": {"endian": "middle"}}], "byte order 'middle'"),
+        (
+            [
+                {
+                    "name": "sharding_indexed",
+                    "configuration": {
+                        "chunk_shape": [5, 6],
+                        "codecs": [BYTES],
+                        "index_codecs": [BYTES],
+                        "index_location": "middle",
+                    },
+                }
+            ],
+            "indexes of its shards are at 'middle'",
+        ),
     ],
 )
 def test_codecs_of_version_3(tmp_path, codecs, message):

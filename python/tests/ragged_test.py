@@ -46,6 +46,24 @@ def test_ragged_rows_come_as_values_and_offsets(matrix, numbers, order):
     assert sorted(seen) == list(range(ROWS))
 
 
+def test_values_of_several_numbers_keep_their_shape():
+    points = np.arange(60, dtype=np.int16).reshape(10, 3, 2)
+    bounds = np.array([0, 2, 2, 5, 10])
+    np.save("points.npy", points)
+    np.save("bounds.npy", bounds)
+    budget = evenkeel.Budget("16MiB")
+    values, offsets = (evenkeel.open(f"{name}.npy", budget=budget) for name in ("points", "bounds"))
+    rows = evenkeel.ragged(values, offsets)
+    seen = 0
+    for batch, begins in evenkeel.Loader(rows, 3, order="sequential"):
+        assert batch.dtype == np.int16 and batch.shape[1:] == (3, 2)
+        for begin, end in zip(begins, begins[1:]):
+            assert np.array_equal(batch[begin:end], points[bounds[seen] : bounds[seen + 1]])
+            assert np.array_equal(batch[begin:end], rows[seen])
+            seen += 1
+    assert seen == 4
+
+
 def test_dense_rows_of_a_sparse_matrix(matrix, numbers):
     dense, arrays = matrix
     rows = evenkeel.csr(*arrays, columns=COLUMNS, dense=True)
@@ -141,14 +159,16 @@ def test_wrong_input_is_refused(matrix, numbers):
     ]:
         with pytest.raises(error, match=words):
             make()
-    for name, offsets, words in [
-        ("decrease", [0, 5, 3, 10], "row 1 is said to be values 5 to 3"),
-        ("leave", [0, 10**6], "offsets go from 0 to 1,000,000"),
+    for name, offsets, words, row in [
+        ("decrease", [0, 5, 3, 10], "row 1 is said to be values 5 to 3", 1),
+        ("leave", [0, 10**6], "offsets go from 0 to 1,000,000", 0),
     ]:
         np.save(f"{name}.npy", np.array(offsets))
         rows = evenkeel.ragged(data, evenkeel.open(f"{name}.npy", budget="16MiB"))
         with pytest.raises((ValueError, OSError), match=words):
             list(evenkeel.Loader(rows, 3))
+        with pytest.raises(ValueError, match=rf"{name}\.npy: the offsets of row {row} are"):
+            rows[row]
     few = evenkeel.csr(data, indices, indptr, 20, dense=True)
     with pytest.raises((ValueError, OSError), match="in a matrix of 20 columns"):
         list(evenkeel.Loader(few, 32))

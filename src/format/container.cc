@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/json.h"
 #include "base/visible.h"
@@ -33,6 +34,20 @@ JsonValue read_json(const std::string& path) {
         .hint("this may not be the file of a dataset");
   }
   return parse_json(source.read(0, source.identity.size)).value_or(JsonValue());
+}
+
+// Throws for a folder of a format that only the Python package reads. `prefix` ends with a slash.
+void refuse_folder_for_python(const std::string& folder, const std::string& prefix) {
+  for (const auto& [file, format] : {std::pair(".zarray", "a Zarr array"),
+                                     {".zgroup", "a Zarr group"},
+                                     {"zarr.json", "a Zarr array or group"},
+                                     {"index.json", "shards of MosaicML MDS or litData"}}) {
+    if (!is_file(prefix + file)) continue;
+    throw Error(ErrorKind::kInvalid, "open",
+                std::string("this folder looks like ") + format + ", which C++ does not read")
+        .in(folder)
+        .hint("from Python: evenkeel.open(path)");
+  }
 }
 
 // Adds the path to errors of parsers that do not know it.
@@ -113,7 +128,10 @@ std::vector<std::string> dataset_files(const std::string& folder) {
         .hint("open one of them: " + prefix + names.substr(0, names.find(',')));
   }
   const std::string path = prefix + "state.json";
-  if (!is_file(path)) return {};
+  if (!is_file(path)) {
+    refuse_folder_for_python(folder, prefix);
+    return {};
+  }
   const JsonValue state = read_json(path);
   const auto fail = [&](const std::string& problem) {
     return Error(ErrorKind::kFormat, "open", "bad state of a dataset: " + problem).in(path);

@@ -2,6 +2,8 @@
 // the formats' own libraries.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "format/container.h"
 #include "format/test_files.h"
 
@@ -91,6 +93,15 @@ TEST_F(Containers, Fits) {
     scaled.back() = card;
     EXPECT_EQ(open_named(fits_header(scaled) + std::string(2880, '\1'), "0").rows, 3u) << card;
   }
+  auto blank = cards;
+  blank.push_back("BLANK   =               -32768");
+  EXPECT_EQ(open_named(fits_header(blank) + std::string(2880, '\1'), "0").rows, 3u);  // floats
+  blank[1] = "BITPIX  =                   16";
+  EXPECT_THAT(refused(fits_header(blank) + std::string(2880, '\1')),
+              AllOf(HasSubstr("-32768 (BLANK)"), HasSubstr("dtype='>i2', shape=(3, 5)")));
+  auto quoted = cards;
+  quoted.push_back("EXTNAME = 'it''s '  / 'a' name");
+  EXPECT_EQ(open_named(fits_header(quoted) + std::string(2880, '\1'), "it's").rows, 3u);
   auto huge = cards;
   huge[3] = "NAXIS1  =  9223372036854775807";
   EXPECT_THAT(refused(fits_header(huge)), HasSubstr("beyond the file"));
@@ -124,6 +135,20 @@ TEST_F(Containers, FoldersOfDatasets) {
                            R"({"_data_files": [{"filename": "../a"}]})"}) {
     write("state.json", text);
     EXPECT_THROW(dataset_files(path("")), Error) << text;
+  }
+}
+
+TEST_F(Containers, FoldersForPython) {
+  for (const char* file : {".zarray", ".zgroup", "zarr.json", "index.json"}) {
+    write(file, "{}");
+    try {
+      read_layout({path("")}, {});
+      FAIL() << file;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("C++ does not read")) << file;
+      EXPECT_EQ(error.hint_text(), "from Python: evenkeel.open(path)") << file;
+    }
+    std::filesystem::remove(path(file));
   }
 }
 

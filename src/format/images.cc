@@ -89,8 +89,12 @@ std::string card_value(std::string_view card) {
   };
   value = trim(value);
   if (value.starts_with('\'')) {
-    value.remove_prefix(1);
-    return std::string(trim(value.substr(0, value.find('\''))));
+    std::string text;
+    for (std::size_t i = 1; i < value.size(); ++i) {
+      if (value[i] == '\'' && value.substr(++i, 1) != "'") break;  // two quotes stand for one
+      text += value[i];
+    }
+    return std::string(trim(text));
   }
   return std::string(trim(value.substr(0, value.find('/'))));
 }
@@ -305,6 +309,13 @@ Part read_fits(const Source& source, const std::string& name) {
                        std::string("its values are computed from the stored numbers: ") + key +
                            " is " + printable(card->second),
                        /*big_endian=*/true);
+  }
+  const auto blank = found->cards.find("BLANK");
+  if (blank != found->cards.end() && found->bits > 0) {
+    throw scaled_image(
+        source, part,
+        "the number " + printable(blank->second) + " (BLANK) stands for values that are missing",
+        /*big_endian=*/true);
   }
   return part;
 }
