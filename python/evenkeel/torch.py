@@ -206,7 +206,8 @@ class TokenIterableDataset(_StepDataset):
             with TokenLoader(self._sets, **{**options, "prefetch": 0}) as probe:
                 steps = probe.size or None
         if order == "megatron" and samples is None and steps is not None:
-            # The same for every iteration; NumPy's integers might overflow.
+            # The same for every iteration. NumPy's integers might overflow.
+            steps = number("steps", steps, 1, what="dataset")
             options["samples"] = steps * int(batch_size) * int(world)
         super().__init__(options, steps, repeats=repeats)
 

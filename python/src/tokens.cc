@@ -169,6 +169,8 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
     const nb::ndarray<nb::numpy> array(const_cast<std::byte*>(data), 2 - left_out, shape + left_out,
                                        owner, nullptr, dlpack_type(batch.dtype()));
     nb::object result = nb::cast(array);
+    // It is of NumPy's other type with 64 bits, ulonglong, which torch does not take.
+    if (batch.dtype() == DType::of<std::uint64_t>()) result = result.attr("view")("uint64");
     return convert.is_none() ? result : nb::object(convert(result));
   }
 

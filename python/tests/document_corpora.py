@@ -23,13 +23,26 @@ class Corpus(NamedTuple):
 
 def megatron(folder: pathlib.Path, tokens: np.ndarray, lengths: list[int], per: int) -> Corpus:
     """`per` sequences to a document."""
+    bounds = [*range(0, len(lengths), per), len(lengths)]
+    return megatron_pair(folder, tokens, lengths, bounds)
+
+
+def megatron_uneven(folder: pathlib.Path, tokens: np.ndarray, lengths: list[int], _: int) -> Corpus:
+    """Documents of several sequences, of one and of none."""
+    inner = np.random.default_rng(len(tokens)).integers(0, len(lengths) + 1, len(lengths) - 1)
+    return megatron_pair(folder, tokens, lengths, [0, *sorted(inner.tolist()), len(lengths)])
+
+
+def megatron_pair(
+    folder: pathlib.Path, tokens: np.ndarray, lengths: list[int], bounds: list[int]
+) -> Corpus:
+    """`bounds` has the first sequence of each document, and the number of sequences."""
     name = folder / "corpus"
     tokens.astype("<u2").tofile(f"{name}.bin")
-    pointers = np.concatenate(([0], np.cumsum(lengths)[:-1])) * 2
-    bounds = [*range(0, len(lengths), per), len(lengths)]
+    pointers = np.concatenate(([0], np.cumsum(lengths))) * 2
     with open(f"{name}.idx", "wb") as file:
         file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(bounds)))
-        file.write(np.array(lengths, "<i4").tobytes() + pointers.astype("<i8").tobytes())
+        file.write(np.array(lengths, "<i4").tobytes() + pointers[:-1].astype("<i8").tobytes())
         file.write(np.array(bounds, "<i8").tobytes())
     starts = [int(pointers[b]) // 2 for b in bounds[:-1]]
     return Corpus([f"{name}.idx"], tokens, starts, {})
@@ -87,7 +100,7 @@ def starts_of(lengths: list[int]) -> list[int]:
     return [0, *np.cumsum(lengths)[:-1].tolist()]
 
 
-FORMATS = [megatron, datatrove, own_offsets, llmc, dolma]
+FORMATS = [megatron, megatron_uneven, datatrove, own_offsets, llmc, dolma]
 
 
 @st.composite

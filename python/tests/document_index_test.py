@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from document_corpora import BUDGET, EOT, eot_file
+from document_corpora import BUDGET, EOT, eot_file, megatron_pair, open_corpus
 from remote_help import ObjectServer
 
 import evenkeel
@@ -95,6 +95,17 @@ def test_the_end_in_an_own_array_is_no_document(tmp_path: pathlib.Path) -> None:
     np.save(tmp_path / "a.doc.npy", np.array([100]))
     with pytest.raises(ValueError, match="it has no documents"):
         evenkeel.TokenLoader(evenkeel.tokens(paths, budget=BUDGET), 1, 99, documents="mask")
+
+
+def test_documents_of_megatron_may_be_empty_and_have_several_sequences(
+    tmp_path: pathlib.Path,
+) -> None:
+    """As many empty documents as further sequences: bounds 0 to 3 look consecutive."""
+    corpus = megatron_pair(tmp_path, np.arange(40), [10, 0, 10, 20], [0, 0, 0, 3, 4])
+    with evenkeel.TokenLoader(open_corpus(corpus), 1, 39, documents="mask") as loader:
+        (row,) = loader.explain(0)
+        assert [one["start"] for one in row["documents"]] == [0, 20]
+        assert next(loader).cu_seqlens.tolist() == [0, 20, 39]
 
 
 @pytest.mark.parametrize(

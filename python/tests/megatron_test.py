@@ -138,6 +138,8 @@ def test_workers_take_the_same_samples(tmp_path):
     found = [x.tolist() for x, _ in torch_data.DataLoader(dataset, batch_size=None)]
     with evenkeel.TokenLoader(tokens, **options) as loader:
         assert found == [x.tolist() for x, _ in loader]
+    dataset = evenkeel.TokenIterableDataset(tokens, **{**options, "steps": np.int8(100)})
+    assert len([*dataset]) == 100  # 100 * 2 is no int8
     dataset = evenkeel.TokenIterableDataset(tokens, **{**options, "steps": None})
     every = [x.tolist() for x, _ in dataset]
     dataset.set_epoch(1)  # there is no other order

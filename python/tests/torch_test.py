@@ -45,6 +45,18 @@ def test_with_a_device_batches_are_tensors(train):
     assert same(tensors, [tuple(map(torch.from_numpy, pair)) for pair in arrays])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64", "uint64"])
+def test_stored_dtypes_become_tensors(tmp_path, dtype):
+    tokens = np.arange(99).astype(dtype)
+    np.save(tmp_path / "tokens.npy", tokens)
+    train = evenkeel.tokens(tmp_path / "tokens.npy", budget="4MiB")
+    options = {"order": "shuffled", "dtype": "stored"}
+    with evenkeel.TokenLoader(train, 1, 98, **options) as arrays:
+        assert torch.equal(torch.from_numpy(next(arrays)[0][0]), torch.from_numpy(tokens[:98]))
+    with evenkeel.TokenLoader(train, 1, 98, device="cpu", **options) as tensors:
+        assert torch.equal(next(tensors)[1][0], torch.from_numpy(tokens[1:]))
+
+
 def test_states_go_through_torch_save(tmp_path, train):
     loader = evenkeel.TokenLoader(train, 4, 64, seed=1, device="cpu")
     next(loader)

@@ -90,6 +90,10 @@ class TreeBuilder final : public JsonEvents {
 }  // namespace
 
 void parse_json(std::string_view text, JsonEvents& events) {
+  // nlohmann-json takes a zero byte for the end of the text, and ignores what follows.
+  if (const std::size_t zero = text.find('\0'); zero != text.npos) {
+    return events.syntax_error(zero, "there is a zero byte");
+  }
   SaxAdapter adapter(events);
   nlohmann::json::sax_parse(text, &adapter);
 }

@@ -37,6 +37,8 @@ TEST(JsonTree, IsNoneForTextThatIsNoJson) {
   for (const char* text : {"", "{", "[1,]", "{\"a\": 1", "nul", "\"\x80\"", "{} {}"}) {
     EXPECT_FALSE(parse_json(text)) << text;
   }
+  EXPECT_FALSE(parse_json(std::string_view("{}\0", 3)));
+  EXPECT_FALSE(parse_json(std::string_view("{}\0{}", 5)));
 }
 
 TEST(JsonTree, IsNoneForTextNestedTooDeep) {

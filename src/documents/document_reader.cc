@@ -89,7 +89,10 @@ void DocumentReader::read_megatron(const FileDocuments& file, std::uint64_t firs
   if (inside > 0) {
     std::vector<std::uint64_t> rows(out, out + inside);
     for (std::uint64_t& one : rows) one += file.first_row;
-    if (rows.back() - rows.front() == inside - 1) {
+    // Empty documents repeat a bound, so the first and the last one do not suffice.
+    const auto gap = std::ranges::adjacent_find(
+        rows, [](std::uint64_t one, std::uint64_t next) { return next != one + 1; });
+    if (gap == rows.end()) {
       read_numbers(file.array, {rows.data(), 1}, inside, out);
     } else {
       read_numbers(file.array, rows, 1, out);

@@ -111,6 +111,7 @@ TEST_F(SafetensorsTest, LengthOfTheHeader) {
 TEST_F(SafetensorsTest, RefusesWhatIsNotJson) {
   EXPECT_THAT(refusal_of_header("{", 0), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal_of_header("{} x", 0), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refusal_of_header(std::string("{}\0x", 4), 0), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal_of_header("{\"a\xff\":1}", 0), HasSubstr("not valid JSON"));
 }
 
