@@ -387,9 +387,20 @@ class Array(Closing, Reductions):
         return self._each_row()
 
     def _each_row(self) -> Iterator[Any]:
-        for rows in self.batches(max(1, _ROWS_AT_A_TIME // self._row_bytes)):
+        for rows in self._in_order(_ROWS_AT_A_TIME):
             for row in rows:
                 yield row.copy()
+
+    def _in_order(self, nbytes: int) -> Batches:
+        """All rows, about `nbytes` at a time, or fewer if more do not fit the budget."""
+        rows = max(1, nbytes // max(1, self._row_bytes))
+        while True:
+            try:
+                return self.batches(rows)
+            except MemoryError:
+                if rows == 1:
+                    raise
+            rows //= 2
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         if copy is False:
