@@ -31,6 +31,7 @@ from evenkeel._files import (
 from evenkeel._index import (
     FEW,
     SMALL,
+    Rows,
     Wanted,
     checked_rows,
     pieces_bytes,
@@ -197,7 +198,7 @@ class Array(Closing, Reductions):
         rows."""
         step = max(1, self.budget.limit // 8 // self._row_bytes)
         nbytes = math.prod(wanted.shape) * self._dtype.itemsize + step * self._row_bytes
-        nbytes += self._numbers_bytes(wanted.rows[:step])
+        nbytes += self._numbers_bytes(wanted.rows[:step]) + wanted.index_bytes
         room = self._room(nbytes, wanted.shape)
         first, *rest = wanted.index
         result = np.empty(wanted.shape, self._dtype)
@@ -305,9 +306,20 @@ class Array(Closing, Reductions):
         return self._each_row()
 
     def _each_row(self) -> Iterator[Any]:
-        for rows in self.batches(max(1, _ROWS_AT_A_TIME // self._row_bytes)):
+        for rows in self._in_order(_ROWS_AT_A_TIME):
             for row in rows:
                 yield row.copy()
+
+    def _in_order(self, nbytes: int) -> Batches:
+        """All rows, about `nbytes` at a time, or fewer if more do not fit the budget."""
+        rows = max(1, nbytes // max(1, self._row_bytes))
+        while True:
+            try:
+                return self.batches(rows)
+            except MemoryError:
+                if rows == 1:
+                    raise
+            rows //= 2
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         if copy is False:
@@ -395,7 +407,7 @@ class Array(Closing, Reductions):
             " out=...), or raise the budget"
         )
 
-    def _block(self, rows: range | NDArray) -> NDArray:
+    def _block(self, rows: Rows) -> NDArray:
         block = np.empty((len(rows), *self._row_shape), self._dtype)
         out = _bytes_of(block)
         if isinstance(rows, range) and rows.step == 1:
@@ -404,15 +416,15 @@ class Array(Closing, Reductions):
             self._gather(rows, out)
         return block
 
-    def _gather(self, rows: range | NDArray, out: NDArray) -> None:
-        if len(rows) <= FEW and not isinstance(rows, range):
+    def _gather(self, rows: Rows, out: NDArray) -> None:
+        if len(rows) <= FEW and isinstance(rows, np.ndarray):
             self._reader.gather(row_numbers(rows, self._rows), out)
             return
         for first, numbers in row_pieces(rows, self._rows, self.budget.limit):
             begin = first * self._row_bytes
             self._reader.gather(numbers, out[begin : begin + len(numbers) * self._row_bytes])
 
-    def _numbers_bytes(self, rows: range | NDArray) -> int:
+    def _numbers_bytes(self, rows: Rows) -> int:
         return pieces_bytes(rows, self.budget.limit) if len(rows) * self._row_bytes > SMALL else 0
 
     def _require_like(self, out: NDArray, shape: tuple[int, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
@@ -16,6 +16,10 @@ SMALL = 65536
 Room = Callable[[int, "tuple[int, ...]"], Any]
 # Bytes that np.unique takes for a number, including the converted number.
 _SORTED = 64
+# Row numbers that are converted in one piece, whatever the budget.
+FEW = 1024
+# Elements of a mask whose row numbers are found together.
+_MASK_PART = 8192
 
 
 def shape_alone(shape: tuple[int, ...]) -> NDArray:
@@ -24,13 +28,48 @@ def shape_alone(shape: tuple[int, ...]) -> NDArray:
     return np.broadcast_to(np.empty((), np.dtype([])), shape)
 
 
+class MaskedRows:
+    """The numbers of the rows that a mask selects. They are computed a few at a time: rows of a few
+    bytes are smaller than their numbers."""
+
+    def __init__(self, mask: NDArray) -> None:
+        self._mask = mask
+        parts = range(0, len(mask), _MASK_PART)
+        counts = [np.count_nonzero(mask[begin : begin + _MASK_PART]) for begin in parts]
+        self._before = np.cumsum([0, *counts])  # rows before each part, and all rows
+
+    def __len__(self) -> int:
+        return int(self._before[-1])
+
+    def __getitem__(self, some: slice) -> NDArray:
+        """For slices without a step."""
+        begin, end, _ = some.indices(len(self))
+        if begin >= end:
+            return np.empty(0, np.intp)
+        part = int(np.searchsorted(self._before, begin, side="right")) - 1
+        end_part = int(np.searchsorted(self._before, end))
+        first = part * _MASK_PART
+        rows = self._mask[first : end_part * _MASK_PART].nonzero()[0]
+        before = int(self._before[part])
+        rows = rows[begin - before : end - before]
+        return np.add(rows, first, out=rows)
+
+    @property
+    def nbytes(self) -> int:
+        """What this object holds, and what a slice finds besides the numbers that it returns."""
+        return int(self._before.nbytes) + 2 * _MASK_PART * np.dtype(np.intp).itemsize
+
+
+Rows = Union[range, NDArray, MaskedRows]
+
+
 @dataclass
 class Wanted:
     """Rows to read, and the index that makes the result out of the block of these rows."""
 
     shape: tuple[int, ...]  # of the result
     # A range, or numbers for `row_pieces`: ascending, each once, unless `direct` or `by_rows`.
-    rows: range | NDArray
+    rows: Rows
     index: tuple[Any, ...]  # for the block
     direct: bool  # the block is the result after reshaping: rows may then repeat, in any order
     by_rows: bool = False  # each row of the result comes from one row of the block
@@ -40,6 +79,9 @@ class Wanted:
 def resolve(index: Any, of: NDArray, room: Room | None = None) -> Wanted:
     """`of` is the result of shape_alone. `room` reserves memory for sorting row numbers. Raises
     IndexError as NumPy does."""
+    masked = _of_mask(index, of)
+    if masked is not None:
+        return masked
     shape, answer = of.shape, of[index].shape
     items = _items(index, len(shape))
     place, taken = _first_axis(items)
@@ -48,7 +90,7 @@ def resolve(index: Any, of: NDArray, room: Room | None = None) -> Wanted:
     direct = place == 0 and all(_is_whole(item) for item in items[1:])
     if not answer and any(item is Ellipsis for item in items):
         direct = False  # an array without axes, instead of a scalar
-    rows: range | NDArray
+    rows: Rows
     if isinstance(taken, slice):
         rows, items[place] = _of_slice(taken, shape[0])
         direct = direct and items[place] == slice(None)
@@ -70,6 +112,24 @@ def resolve(index: Any, of: NDArray, room: Room | None = None) -> Wanted:
     row = taken + shape[0] if taken < 0 else taken
     rows, items[place] = range(row, row + 1), 0
     return Wanted(answer, rows, tuple(items), direct)
+
+
+def _of_mask(index: Any, of: NDArray) -> Wanted | None:
+    """For a mask of many rows, alone or before numbers and slices. NumPy would find all row numbers
+    at once."""
+    first, *rest = index if isinstance(index, tuple) and index else (index,)
+    if not isinstance(first, np.ndarray) or first.dtype != np.bool_ or first.size <= FEW:
+        return None
+    mask = np.asarray(first)
+    items = [item for given in rest for item in _plain(given)]
+    if mask.shape != of.shape[:1] or not _are_basic(items) or items.count(Ellipsis) > 1:
+        return None
+    rows = MaskedRows(mask)
+    if len(rows) <= FEW:
+        return None
+    answer = (len(rows), *of[(slice(0, 0), *items)].shape[1:])
+    direct = all(_is_whole(item) for item in items)
+    return Wanted(answer, rows, (slice(None), *items), direct, not direct, rows.nbytes)
 
 
 def _items(index: Any, ndim: int) -> list[Any]:
@@ -154,8 +214,6 @@ def row_numbers(checked: NDArray, length: int) -> NDArray:
     return np.asarray(array, np.uint64, order="C")
 
 
-# Row numbers that are converted in one piece, whatever the budget.
-FEW = 1024
 # Bytes that converting a row number takes at most: of the result, and of its temporaries.
 _CONVERTED = 32
 
@@ -164,14 +222,14 @@ def _at_a_time(limit: int) -> int:
     return max(FEW, limit // 512)
 
 
-def pieces_bytes(rows: range | NDArray, limit: int) -> int:
+def pieces_bytes(rows: Rows, limit: int) -> int:
     """What row_pieces allocates."""
     if isinstance(rows, range) and rows.step == 1:
         return 0
     return _CONVERTED * min(len(rows), _at_a_time(limit)) if len(rows) > FEW else 0
 
 
-def row_pieces(rows: range | NDArray, length: int, limit: int) -> Iterator[tuple[int, NDArray]]:
+def row_pieces(rows: Rows, length: int, limit: int) -> Iterator[tuple[int, NDArray]]:
     """Row numbers in the form that the reader expects, a few at a time, each time with the place of
     the first: rows of a few bytes are smaller than their numbers."""
     step = _at_a_time(limit)

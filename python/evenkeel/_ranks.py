@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from evenkeel._stepping import whole
+
 # The variables of torchrun, Slurm and Open MPI.
 _NAMES = (
     ("RANK", "WORLD_SIZE"),
@@ -19,7 +21,8 @@ def rank_and_world(rank: int | None, world: int | None) -> tuple[int, int]:
     if (rank is None) != (world is None):
         raise ValueError("loader: pass both rank and world, or neither")
     if rank is not None and world is not None:
-        return rank, world
+        # Python's integers: products of NumPy's may overflow.
+        return whole("loader: rank", rank), whole("loader: world", world)
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()

@@ -145,7 +145,7 @@ def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _blocks(array: Array, along_rows: bool, copied: int = 0) -> Iterator[NDArray]:
     """The rows in order, a few at a time. The budget has room for `copied` copies of such a block,
     and for the accumulators of a result along the rows."""
-    limit, row_bytes = array.budget.limit, max(1, array._row_bytes)
+    limit = array.budget.limit
     row_elements = max(1, math.prod(array.shape[1:]))
     elements = max(row_elements, min(_ELEMENTS, limit // 256))
     size = max(16 if array.dtype.kind == "c" else 8, array.dtype.itemsize)  # of an accumulator
@@ -155,7 +155,7 @@ def _blocks(array: Array, along_rows: bool, copied: int = 0) -> Iterator[NDArray
     if not array.shape:
         yield np.asarray(array).reshape(1)
         return
-    with array.batches(max(1, min(_READ_BYTES, limit // 16) // row_bytes)) as batches:
+    with array._in_order(min(_READ_BYTES, limit // 16)) as batches:
         for rows in batches:
             for first in range(0, len(rows), step):
                 yield rows[first : first + step]

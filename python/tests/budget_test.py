@@ -261,6 +261,20 @@ def test_hints_for_chunks_work_the_first_time(folder, file_mib, shuffle):
     assert refused > 5
 
 
+@pytest.mark.parametrize("engine", ["auto", "advise"])
+def test_rows_and_reductions_take_what_is_left(folder, engine):
+    data = np.arange(1 << 20, dtype="i4").reshape(-1, 16)  # 4 MiB
+    np.save("data.npy", data)
+    small = evenkeel.open("data.npy", budget="1MiB", engine=engine)
+    assert all(np.array_equal(row, wanted) for row, wanted in zip(small, data))
+    shared = evenkeel.Budget("3MiB")
+    a = evenkeel.open("data.npy", budget=shared, engine=engine)
+    with a.batches(16_384):
+        assert shared.left < 300_000  # a loop that holds 256 KiB needs twice as much
+        assert all(np.array_equal(row, wanted) for row, wanted in zip(a, data))
+        assert np.array_equal(a.sum(axis=0), data.sum(axis=0))
+
+
 def test_reads_that_do_not_fit_together_wait(folder):
     data = np.arange(40_000 * 256, dtype="i4").reshape(-1, 256)  # 40 MB
     np.save("data.npy", data)

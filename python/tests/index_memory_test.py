@@ -1,5 +1,6 @@
 """Indexes of rows of a few bytes: their row numbers take more memory than the result."""
 
+import re
 import tracemalloc
 
 import numpy as np
@@ -35,6 +36,7 @@ CASES = {
     "backwards": lambda: slice(2 * MIB, None, -1),
     "int64": lambda: np.random.default_rng(1).integers(0, ROWS, 2 * MIB),
     "negative int32": lambda: np.random.default_rng(2).integers(-ROWS, 0, 2 * MIB, np.int32),
+    "mask": lambda: np.random.default_rng(4).random(ROWS, np.float32) < 0.125,
 }
 
 
@@ -43,10 +45,11 @@ def test_row_numbers_stay_in_the_budget(stored, case):
     path, data = stored
     index = CASES[case]()
     # NumPy itself converts numbers of other sizes to find the shape of the result.
-    by_numpy = 8 * index.size if getattr(index, "dtype", np.int64) != np.int64 else 0
+    numbers = not isinstance(index, slice) and index.dtype != bool
+    by_numpy = 8 * index.size if numbers and index.dtype != np.int64 else 0
     with evenkeel.open(path, dtype="uint8", budget=BUDGET) as a:
-        reads = [lambda: a[index]] if isinstance(index, slice) else [lambda: a.take(index)]
-        if not by_numpy and not isinstance(index, slice):
+        reads = [lambda: a.take(index)] if numbers else []
+        if not by_numpy:
             reads.append(lambda: a[index])
         for read in reads:
             most, got = allocated(read)
@@ -69,6 +72,25 @@ def test_one_column_of_many_rows_by_number(tmp_path):
             assert most <= a.budget.limit
         with pytest.raises(IndexError, match="is out of bounds for axis 0 with size 262144"):
             a[np.append(index, len(data)), 0]
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.01])
+def test_columns_of_rows_that_a_mask_selects(tmp_path, share):
+    data = np.arange(1 << 20, dtype=np.float32).reshape(-1, 4)
+    np.save(tmp_path / "rows.npy", data)
+    mask = np.random.default_rng(5).random(2 * len(data))[::2] < share  # not contiguous
+    mask[:50_000] = False
+    with evenkeel.open(tmp_path / "rows.npy", budget="5MiB", engine="read") as a:
+        for columns in (0, slice(1, 3), slice(None, None, -2), (..., -1)):
+            index = (mask, *columns) if isinstance(columns, tuple) else (mask, columns)
+            most, got = allocated(lambda index=index: a[index])
+            np.testing.assert_array_equal(got, data[index])
+            assert most <= a.budget.limit
+        for wrong in ((mask[:-1],), (mask, 4), (mask, 0, 0)):
+            with pytest.raises(IndexError) as error:
+                data[wrong]
+            with pytest.raises(IndexError, match=re.escape(str(error.value))):
+                a[wrong]
 
 
 def test_a_wrong_row_number_reads_nothing(stored):

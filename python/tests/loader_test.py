@@ -234,6 +234,15 @@ def test_weights_and_sizes_of_numpy_are_numbers(x):
         np.testing.assert_array_equal(next(loader), expected)
 
 
+def test_a_world_of_numpys_integer_makes_the_same_order(x):
+    sets, blocks = [(x, 1), (x, 2)], {"order": "blocks", "block": 1, "window": 512}
+    with evenkeel.Loader(sets, 80, rank=1, world=4, **blocks) as loader:
+        expected = loader.explain(0)
+    with evenkeel.Loader(sets, 80, rank=np.int8(1), world=np.uint8(4), **blocks) as loader:
+        assert loader.explain(0) == expected  # 4 * 80 does not fit 8 bits
+        assert type(loader.rank) is int and type(loader.world) is int
+
+
 def test_a_mixture_takes_sets_by_their_weights(x):
     np.save("other.npy", -1 - np.arange(200, dtype=np.float32).reshape(40, 5))
     other = evenkeel.open("other.npy", budget="16MiB")
