@@ -111,6 +111,17 @@ void print_batch(const TokenLoader& loader, const Batch& batch) {
   }
 }
 
+// Ends at once on Ctrl-C.
+void pause_for(std::uint64_t microseconds) {
+  constexpr std::uint64_t kSlice = 50'000;
+  while (microseconds > 0) {
+    const std::uint64_t now = std::min(microseconds, kSlice);
+    std::this_thread::sleep_for(std::chrono::microseconds(now));
+    microseconds -= now;
+    check_interrupt();
+  }
+}
+
 Measured measure(const Batches& batches, TokenLoader& loader) {
   const InterruptGuard guard;
   Progress progress;
@@ -134,9 +145,7 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
     if (progress.due())
       progress.show(
           fmt::format("{} {}/{}", bar(double(i) / double(batches.steps)), i, batches.steps));
-    if (batches.pause_us > 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(batches.pause_us));
-    }
+    pause_for(batches.pause_us);
   }
   measured.seconds = std::chrono::duration<double>(Clock::now() - began).count();
   measured.checksum = hash.hash();

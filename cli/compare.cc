@@ -19,6 +19,7 @@
 #include "cli/compare_report.h"
 #include "cli/compare_work.h"
 #include "cli/json_out.h"
+#include "cli/profile_report.h"
 #include "cli/terminal.h"
 #include "cli/worker_process.h"
 #include "evenkeel/error.h"
@@ -182,6 +183,9 @@ int run(Compare& compare) {
   if (!compare.spec.disk_cache.empty()) {
     throw Error(ErrorKind::kInvalid, "compare", "--cache is for URLs, and this is a file")
         .in(compare.spec.paths.front());
+  }
+  for (const std::string& path : {compare.pictures.html, compare.pictures.svg}) {
+    require_report_apart(compare.spec.paths, path);
   }
   require_writable(compare.pictures, compare.json);
   const CacheState cache = compare.cold   ? CacheState::kCold

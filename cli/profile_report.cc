@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "prepare/input_files.h"
 #include "profile/machine.h"
 #include "profile/verdict.h"
 
@@ -35,6 +36,10 @@ void write_output(const std::string& path, const std::string& text) {
 
 void require_writable_output(const std::string& path) {
   if (path != "-") evenkeel::require_writable(path);
+}
+
+void require_report_apart(const std::vector<std::string>& inputs, const std::string& path) {
+  if (!path.empty() && path != "-") require_other_files(inputs, path, "");
 }
 
 void require_writable_outputs(const std::vector<std::string>& paths) {

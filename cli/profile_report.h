@@ -26,6 +26,8 @@ ProfileReport report_of(ProfileRun run, const ProfileSummary& summary,
 // A file, or standard output for "-". Throws Error (kSystem).
 void write_output(const std::string& path, const std::string& text);
 void require_writable_output(const std::string& path);
+// Throws Error if the report would replace a file that is read. An empty path is no report.
+void require_report_apart(const std::vector<std::string>& inputs, const std::string& path);
 // Each of several outputs, which must not be the same.
 void require_writable_outputs(const std::vector<std::string>& paths);
 

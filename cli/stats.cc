@@ -18,6 +18,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
+#include "prepare/input_files.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -191,7 +192,10 @@ int run(const StatsWords& words) {
   if (words.json && words.html == "-") {
     throw CLI::ValidationError("--html -", "excludes --json: both write to stdout");
   }
-  if (!words.html.empty()) require_writable_output(words.html);
+  if (!words.html.empty()) {
+    require_report_apart(all_files(options.input), words.html);
+    require_writable_output(words.html);
+  }
   WorkView view;
   options.progress = view.callback();
   const StatsReport report = stats(options);

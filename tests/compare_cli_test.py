@@ -142,6 +142,14 @@ def test_compare_refuses_a_picture_that_cannot_be_written_before_it_works(user, 
         assert "missing/x" in done.stderr and "hint: " in done.stderr
 
 
+def test_compare_does_not_replace_the_data_by_a_picture(user):
+    path = user.save("a.npy", np.arange(100_000))
+    data = path.read_bytes()
+    for option in ["-o", "--svg"]:
+        assert "is an input, too" in user.run("compare", path, option, path, code=1).stderr
+    assert path.read_bytes() == data
+
+
 def has_memory_limit(pid):
     """Whether this tool, which has ended, left its cgroup. Killed ones may have left theirs."""
     folders = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]

@@ -46,6 +46,7 @@ def test_values_that_do_not_fit_are_named(user):
         (np.array([1, 300, 2]), "uint8", "element 1 is 300, which uint8 cannot hold"),
         (np.array([-1]), "uint64", "element 0 is -1"),
         (np.array([0.5]), "int32", "element 0 is 0.5"),
+        (np.array([255.00001]), "uint8", "element 0 is 255.00001, which uint8"),
         (np.array([np.nan]), "int32", "element 0 is nan"),
         (np.array([2.0**31]), "int32", "element 0 is"),
         (np.array([1e300]), "float32", "element 0 is 1e+300"),
@@ -266,6 +267,11 @@ def test_other_options_are_other_work(user):
     killed_at_size(user, *made, "--block", 1000, bytes=6 << 20)
     assert "has other files" in user.run(*made, "--block", 500, "--resume", code=1).stderr
     assert user.json(*made, "--block", 1000, "--resume")["resumed"]
+    user.save("a.npy", np.arange(2_000_000))
+    made = ["merge", "a.npy", "a.npy", "-o", "m.npy", "--weights"]
+    killed_at_size(user, *made, "1e-7,1e-7", bytes=6 << 20)
+    assert "has other files" in user.run(*made, "1e-7,3e-7", "--resume", code=1).stderr
+    assert user.json(*made, "1e-7,1e-7", "--resume")["resumed"]
 
 
 def test_a_split_that_is_resumed_reports_all_parts(user):

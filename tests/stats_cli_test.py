@@ -211,3 +211,10 @@ def test_figures_do_not_depend_on_the_budget(user):
     small = user.json("stats", "a.npy", "--budget", "8MiB")
     large = user.json("stats", "a.npy", "--budget", "256MiB")
     assert small["columns"] == large["columns"]
+
+
+def test_a_page_does_not_replace_the_data(user):
+    path = user.save("a.npy", np.arange(100))
+    data = path.read_bytes()
+    assert "is an input, too" in user.run("stats", "a.npy", "--html", "./a.npy", code=1).stderr
+    assert path.read_bytes() == data

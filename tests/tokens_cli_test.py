@@ -1,6 +1,8 @@
 """evenkeel batches and explain, against NumPy's slices and the reference of the orders."""
 
 import json
+import signal
+import subprocess
 
 import numpy as np
 import pytest
@@ -306,3 +308,13 @@ def test_more_batches_ahead_than_32_bits_count_are_as_many_as_fit(user, tokens):
         return facts["buffers"]
 
     assert buffers(2**32) == buffers(2**32 + 1) == buffers(2**32 - 1) > 2
+
+
+def test_batches_end_at_once_when_they_are_interrupted_in_a_pause(user, tokens):
+    rows = ["--batch-size", 5000, "--block-size", 16]  # more than a buffer of stdout holds
+    command = user.command("batches", tokens, *rows, "--print", "--pause", 3_600_000_000)
+    with subprocess.Popen(command, cwd=user.folder, stdout=subprocess.PIPE) as tool:
+        tool.stdout.readline()
+        tool.send_signal(signal.SIGINT)
+        tool.communicate(timeout=120)
+    assert tool.returncode == 128 + signal.SIGINT

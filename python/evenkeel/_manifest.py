@@ -53,8 +53,15 @@ class Manifest:
     @staticmethod
     def load(path: PathLike) -> Manifest:
         """From a file that `save` wrote."""
+        name = os.fsdecode(path)
         with open(path) as file:
-            return Manifest.of_json(json.load(file), os.fsdecode(path))
+            try:
+                stored = json.load(file)
+            except ValueError as error:
+                raise ValueError(
+                    f"manifest {printable(name)}: not a manifest, because it is not JSON: {error}"
+                ) from None
+        return Manifest.of_json(stored, name)
 
     @staticmethod
     def of_json(stored: Any, name: str = "manifest") -> Manifest:
@@ -62,18 +69,18 @@ class Manifest:
         from evenkeel._shuffle import ShuffleManifest
         from evenkeel._tokenize.manifest import TokenizeManifest
 
-        kinds: dict[str, type[Manifest]] = {
-            kind.work: kind for kind in (TokenizeManifest, ShuffleManifest)
-        }
-        version = stored.get("evenkeel_manifest") if isinstance(stored, dict) else None
-        if version != VERSION or stored.get("work") not in kinds:
+        kinds: list[type[Manifest]] = [TokenizeManifest, ShuffleManifest]
+        if not isinstance(stored, dict):
+            stored = {}
+        kind = next((kind for kind in kinds if kind.work == stored.get("work")), None)
+        if stored.get("evenkeel_manifest") != VERSION or kind is None:
             raise ValueError(f"manifest {printable(name)}: not a manifest of version {VERSION}")
         if stored.get("fingerprint") != _fingerprint(stored):
             raise ValueError(
                 f"manifest {printable(name)}: the manifest was changed since it was created\nhint:"
                 " create a new one"
             )
-        return kinds[stored["work"]]._of_json(stored)
+        return kind._of_json(stored)
 
     def as_json(self) -> dict[str, Any]:
         """What `save` writes; docs/tokenize.md describes it."""
@@ -88,7 +95,14 @@ class Manifest:
         return {**made, "fingerprint": _fingerprint(made)}
 
     def save(self, path: PathLike) -> None:
-        write_json(os.fsdecode(path), self.as_json())
+        name, made = os.fsdecode(path), self.as_json()
+        read = {os.path.realpath(one["path"]) for one in made["job"]["inputs"]}
+        if os.path.realpath(name) in read:
+            raise ValueError(
+                f"{self.work} {printable(name)}: the manifest is also an input, and would replace"
+                " it\nhint: give the manifest another name"
+            )
+        write_json(name, made)
 
     def __len__(self) -> int:
         return self.steps[-1].stop

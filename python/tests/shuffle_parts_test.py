@@ -130,6 +130,23 @@ def test_an_edited_manifest_is_refused(folder):
         evenkeel.Manifest.load("m.json")
 
 
+@pytest.mark.parametrize(
+    "text", [b"", b"\x93NUMPY", b"[1]", b'{"evenkeel_manifest": 1, "work": []}']
+)
+def test_another_file_is_not_a_manifest(folder, text):
+    (folder / "m.json").write_bytes(text)
+    with pytest.raises(ValueError, match=r"manifest m\.json: not a manifest"):
+        evenkeel.Manifest.load("m.json")
+
+
+def test_a_manifest_does_not_replace_an_input(folder):
+    np.save("x.npy", rows(100))
+    plan = evenkeel.plan_shuffle("x.npy", "many.npy", parts=2)
+    with pytest.raises(ValueError, match="the manifest is also an input"):
+        plan.save("./x.npy")
+    assert np.array_equal(np.load("x.npy"), rows(100))
+
+
 def test_parts_go_on_after_a_kill(folder, python):
     """Each of them is killed twice on its way."""
     np.save("x.npy", rows(600_000))  # several buckets for each part that is written

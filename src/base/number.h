@@ -1,8 +1,9 @@
-// Parses numbers.
+// Numbers from text, and as text.
 #pragma once
 
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -17,6 +18,13 @@ std::optional<Number> parse_number(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc{} || stop != end) return std::nullopt;
   return number;
+}
+
+// The shortest text that reads back the same: std::to_string would print 1e-12 as 0.000000.
+template <class Number>
+std::string number_text(Number number) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
 }
 
 }  // namespace evenkeel

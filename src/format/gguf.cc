@@ -2,7 +2,6 @@
 // docs/formats.md.
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "evenkeel/bytes.h"
 #include "format/part.h"
@@ -239,13 +239,6 @@ void skip_array(Cursor& cursor, std::uint32_t depth) {
   }
 }
 
-// The shortest text that reads back the same: std::to_string would print 1e-12 as 0.000000.
-template <class Real>
-std::string real_text(Real value) {
-  char digits[32];
-  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
-}
-
 // The value as text; empty for lists and long strings, which are skipped.
 std::optional<std::string> read_value(Cursor& cursor, Value type) {
   switch (type) {
@@ -262,7 +255,7 @@ std::optional<std::string> read_value(Cursor& cursor, Value type) {
     case Value::kInt32:
       return std::to_string(cursor.number<std::int32_t>());
     case Value::kFloat32:
-      return real_text(cursor.number<float>());
+      return number_text(cursor.number<float>());
     case Value::kBool:
       return cursor.number<std::uint8_t>() != 0 ? "true" : "false";
     case Value::kUint64:
@@ -270,7 +263,7 @@ std::optional<std::string> read_value(Cursor& cursor, Value type) {
     case Value::kInt64:
       return std::to_string(cursor.number<std::int64_t>());
     case Value::kFloat64:
-      return real_text(cursor.number<double>());
+      return number_text(cursor.number<double>());
     case Value::kString: {
       const auto length = cursor.number<std::uint64_t>();
       if (length > kLongestName) {  // a chat template, a licence

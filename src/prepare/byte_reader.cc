@@ -1,28 +1,29 @@
 #include "prepare/byte_reader.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "array/internal.h"
 #include "base/fd.h"
-#include "evenkeel/error.h"
+#include "format/source.h"
 
 namespace evenkeel {
 
-Array open_bytes(const std::string& path, const ArrayOptions& options) {
-  const Fd fd = open_readable(path);
-  struct stat status {};
-  if (sys::fstat(fd.get(), &status) != 0) throw Error::system("open", errno).in(path);
+FileIdentity identify_file(const std::string& path) {
+  return identify(open_readable(path).get(), path);
+}
+
+Array open_bytes(const std::string& path, const FileIdentity& identity,
+                 const ArrayOptions& options) {
   Layout layout;
   layout.format = "raw";
   layout.dtype = DType::of<std::uint8_t>();
-  layout.rows = static_cast<std::uint64_t>(status.st_size);
+  layout.rows = identity.size;
   layout.row_bytes = 1;
   layout.shape = {layout.rows};
   layout.paths = {path};
   if (layout.rows > 0) {
-    layout.segments = {{.path = path, .identity = FileIdentity(status), .rows = layout.rows}};
+    layout.segments = {{.path = path, .identity = identity, .rows = layout.rows}};
   }
   return Internals::make(std::move(layout), options);
 }

@@ -9,11 +9,17 @@
 #include <vector>
 
 #include "evenkeel/array.h"
+#include "format/layout.h"
 
 namespace evenkeel {
 
-// Opens a file of any format as bytes.
-Array open_bytes(const std::string& path, const ArrayOptions& options);
+// The identity of a file that can be read at any offset. Throws Error for folders, pipes and
+// devices.
+FileIdentity identify_file(const std::string& path);
+
+// Opens a file of any format as bytes. Reading fails if the file no longer has this identity.
+Array open_bytes(const std::string& path, const FileIdentity& identity,
+                 const ArrayOptions& options);
 
 // Chunks are read ahead within the array's budget. A range that crosses the end of a chunk is
 // copied to memory that is reserved from `budget`. Not thread-safe.

@@ -3,10 +3,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <sstream>
+#include <string>
 #include <type_traits>
 #include <utility>
 
+#include "base/number.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "prepare/element_types.h"
@@ -60,12 +61,12 @@ ConvertFunction find_conversion(DType from, DType to) {
 }
 
 std::string value_text(DType dtype, const std::byte* element) {
-  std::ostringstream text;
+  std::string text;
   with_element_type(dtype, [&](auto type) -> ConvertFunction {
-    text << +load_element<typename decltype(type)::type>(element);
+    text = number_text(+load_element<typename decltype(type)::type>(element));
     return nullptr;
   });
-  return text.str();
+  return text;
 }
 
 }  // namespace

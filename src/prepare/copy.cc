@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/number.h"
 #include "base/text_file.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/order.h"
@@ -66,7 +67,7 @@ class Copy {
             options.dtype.value_or(from_).name() + " sample " +
             std::to_string(options.sample.value_or(0)) + " by seed " +
             std::to_string(options.seed) + " shares";
-    for (const double share : options.shares) kind_ += " " + std::to_string(share);
+    for (const double share : options.shares) kind_ += " " + number_text(share);
     kind_ += " of\n" + source_->fingerprint();
     for (std::uint64_t shard = 0; shard < std::max<std::size_t>(1, options.shares.size());
          ++shard) {

@@ -60,10 +60,9 @@ class LineSource final : public ItemSource {
   LineSource(std::vector<std::string> paths, const Budget& budget, std::uint64_t memory)
       : share_(budget.reserve(memory, "buffers to read ahead")), budget_(budget), memory_(memory) {
     for (std::string& path : paths) {
-      const std::uint64_t size = file_size(path);
-      if (size == 0) continue;
-      paths_.push_back(std::move(path));
-      ends_.push_back(bytes_ += size);
+      const FileIdentity identity = identify_file(path);
+      if (identity.size == 0) continue;
+      texts_.push_back({std::move(path), identity, bytes_ += identity.size});
     }
     // Estimate the length of lines from the first ones.
     std::uint64_t lines = 0, length = 0;
@@ -79,7 +78,7 @@ class LineSource final : public ItemSource {
   std::optional<std::span<const std::byte>> next() override {
     for (;;) {
       if (!reader_ || reader_->offset() == reader_->size()) {
-        if (file_ == paths_.size()) return std::nullopt;
+        if (file_ == texts_.size()) return std::nullopt;
         open_file(file_++, 0);
       }
       auto line = reader_->take_line();
@@ -105,8 +104,8 @@ class LineSource final : public ItemSource {
     item_ = position.item;
     file_ = 0;
     reader_.reset();
-    while (file_ < paths_.size() && ends_[file_] <= position.offset) ++file_;
-    if (file_ == paths_.size()) {
+    while (file_ < texts_.size() && texts_[file_].end <= position.offset) ++file_;
+    if (file_ == texts_.size()) {
       if (file_ > 0) open_file(file_ - 1, position.offset - begin_of(file_ - 1));
       return;
     }
@@ -120,18 +119,26 @@ class LineSource final : public ItemSource {
   std::uint64_t item_bytes() const override { return 0; }
 
  private:
-  std::uint64_t begin_of(std::size_t file) const { return file == 0 ? 0 : ends_[file - 1]; }
+  // A file is opened several times, and must not change in between.
+  struct Text {
+    std::string path;
+    FileIdentity identity;
+    std::uint64_t end;  // of its bytes, counted from the beginning of the first file
+  };
+
+  std::uint64_t begin_of(std::size_t file) const { return file == 0 ? 0 : texts_[file - 1].end; }
   void open_file(std::size_t file, std::uint64_t offset) {
+    const Text& text = texts_[file];
     reader_.reset();
-    reader_.emplace(open_bytes(paths_[file], reading_options(memory_)), memory_ / 8, budget_);
+    reader_.emplace(open_bytes(text.path, text.identity, reading_options(memory_)), memory_ / 8,
+                    budget_);
     if (offset > 0) reader_->seek(offset);
   }
 
   const Reservation share_;
   const Budget budget_;
   const std::uint64_t memory_;
-  std::vector<std::string> paths_;
-  std::vector<std::uint64_t> ends_;
+  std::vector<Text> texts_;
   std::uint64_t bytes_ = 0, line_bytes_ = 1, item_ = 0;
   std::size_t file_ = 0;  // the file after the current one
   std::optional<ByteReader> reader_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/number.h"
 #include "evenkeel/bytes.h"
 #include "loader/mixture.h"
 #include "prepare/input_files.h"
@@ -98,7 +99,7 @@ std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
   }
   for (const WeightedFiles& set : sets) {
     if (!(set.weight > 0 && set.weight < 1e18)) {
-      throw Error(ErrorKind::kInvalid, "merge", "a weight is " + std::to_string(set.weight))
+      throw Error(ErrorKind::kInvalid, "merge", "a weight is " + number_text(set.weight))
           .in(set.paths.empty() ? "" : set.paths.front())
           .hint("weights must be above 0; leave out files that are not wanted");
     }
@@ -133,7 +134,7 @@ std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
           .in(set.paths.front())
           .hint("`evenkeel convert` changes types");
     }
-    fingerprint += " " + std::to_string(set.weight) + " of\n" + source->fingerprint();
+    fingerprint += " " + number_text(set.weight) + " of\n" + source->fingerprint();
     files.insert(files.end(), source->files_.begin(), source->files_.end());
     sources.push_back(std::move(source));
     counts.push_back(items);

@@ -17,7 +17,7 @@ std::uint64_t each_checksum(const std::string& path, std::uint64_t block_bytes,
   ArrayOptions reading;
   reading.budget = options.budget;
   reading.cache = 0;
-  const Array file = open_bytes(path, reading);
+  const Array file = open_bytes(path, identify_file(path), reading);
   if (file.bytes() == 0) return 0;
   std::uint64_t done = 0;
   for (const Chunk& chunk : file.chunks(block_bytes)) {

@@ -32,22 +32,21 @@ std::string folder_of(const std::string& path) {
 
 // If the path is a symbolic link, the file it points to is replaced, not the link.
 std::string resolved(const std::string& path) {
+  std::string name = path;
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
-    char* real = ::realpath(path.c_str(), nullptr);
-    if (real) {
-      std::string name = real;
+    if (char* real = ::realpath(path.c_str(), nullptr)) {
+      name = real;
       ::free(real);  // NOLINT: allocated by realpath
-      return name;
     }
   }
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  if (::stat(name.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     throw Error(ErrorKind::kInvalid, "create",
                 S_ISDIR(status.st_mode) ? "this is a folder" : "this is not a regular file")
         .in(path)
         .hint("name a file that does not exist, or one to replace");
   }
-  return path;
+  return name;
 }
 
 std::string one_line(std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -197,6 +198,17 @@ TEST_F(FileWriterTest, DoesNotFollowALinkOfTheUnfinishedName) {
   std::filesystem::create_symlink(path("victim"), path("g.partial.state.new"));
   EXPECT_THROW(writer.save({0, "kind", "", ""}), Error);
   EXPECT_EQ(contents(path("victim")), "precious");
+}
+
+// It would replace /dev/null if -o is /dev/stdout and stdout goes there.
+TEST_F(FileWriterTest, ALinkToAnythingButAFileIsRefused) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  std::filesystem::create_directory(path("folder"));
+  for (const char* target : {"pipe", "folder"}) {
+    std::filesystem::create_symlink(target, path("link"));
+    EXPECT_THROW(FileWriter(path("link"), {.budget = 1_MiB}), Error) << target;
+    std::filesystem::remove(path("link"));
+  }
 }
 
 // A process that is killed while it saves leaves such a file.
