@@ -91,6 +91,20 @@ def test_a_server_that_always_fails_is_given_up_with_the_history(stored, monkeyp
         assert len(server.requests) >= 4
 
 
+def test_a_read_that_is_given_up_names_the_url_and_the_byte(stored, monkeypatch):
+    monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "60")
+    monkeypatch.setenv("EVENKEEL_ATTEMPTS", "2")
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+        with evenkeel.open(url, budget="4MiB", cache=False) as a:
+            server.fault = lambda number: "503"
+            with pytest.raises(OSError, match="2 attempts in .* the last: .*SlowDown") as error:
+                a[300]
+            assert f"read {url}: " in str(error.value)
+            assert f"(at byte {len(stored) - 300 * 256})" in str(error.value)
+            assert error.value.filename == url
+
+
 def test_a_part_that_arrived_is_not_asked_for_again(stored, monkeypatch):
     monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "60")
     with ObjectServer() as server:
