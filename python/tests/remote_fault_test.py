@@ -1,5 +1,7 @@
 """Servers that fail: right data or a clear error, at every request of a job."""
 
+import gzip
+
 import numpy as np
 import pytest
 from remote_help import FAULTS, LIES, ObjectServer, npy
@@ -221,3 +223,33 @@ def test_no_byte_of_another_version_is_written():
             with pytest.raises(ValueError, match="its ETag was"):
                 a.take([700], out=out)
             assert not out.any()
+
+
+class Told(ObjectServer):
+    """Changes its answers with `change`, which is called once it is set."""
+
+    change = staticmethod(lambda answer: answer)
+
+    def respond(self, handler, path, query):
+        return self.change(super().respond(handler, path, query))
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_compressed_body_is_no_data(stored, opened):
+    """A proxy that compresses answers changes their bytes and leaves Content-Range as it was."""
+
+    def compressed(answer):
+        status, headers, body = answer
+        return status, {**headers, "Content-Encoding": "gzip"}, gzip.compress(body)
+
+    with Told() as server:
+        url = server.put("tokens.bin", np.random.default_rng(1).bytes(300_000))
+        if not opened:
+            server.change = compressed
+            with pytest.raises(ValueError, match=r"compressed \(Content-Encoding: gzip\)"):
+                evenkeel.tokens(url, budget="4MiB")
+            return
+        tokens = evenkeel.tokens(url, budget="4MiB")
+        server.change = compressed
+        with pytest.raises(ValueError, match=r"compressed \(Content-Encoding: gzip\)"):
+            tokens[100_000:100_200]

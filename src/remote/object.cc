@@ -79,6 +79,14 @@ std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   return target;
 }
 
+Error compressed_object(const char* operation, const std::string& url, const HttpAnswer& answer) {
+  return Error(ErrorKind::kFormat, operation,
+               "the server sends the object compressed (Content-Encoding: " +
+                   visible(answer.content_encoding) + ")")
+      .in(url)
+      .hint("turn this compression off at the server or the proxy, or store the object without it");
+}
+
 // Reads the first bytes of an object and, from the header fields, its size and version.
 class HeadTransfer final : public Transfer {
  public:
@@ -111,6 +119,7 @@ class HeadTransfer final : public Transfer {
                       ", but the server answered with \"" + visible(answer.content_range) + "\"")
           .in(object_->url);
     }
+    if (answer.body == Body::kCompressed) throw compressed_object("open", object_->url, answer);
     if (answer.status == 416) {  // the object is empty
       object_->head.clear();
       object_->etag = answer.etag;
@@ -327,6 +336,8 @@ Transfer::Outcome RangeTransfer::judge(HttpAnswer& answer, std::string& reason) 
           .in(object_.url)
           .at(answer.first)
           .hint("the server, or a proxy in front of it, is faulty");
+    case Body::kCompressed:
+      throw compressed_object("read", object_.url, answer);
     case Body::kNone:
     case Body::kText:
       break;
