@@ -253,3 +253,12 @@ def test_a_compressed_body_is_no_data(stored, opened):
         server.change = compressed
         with pytest.raises(ValueError, match=r"compressed \(Content-Encoding: gzip\)"):
             tokens[100_000:100_200]
+
+
+def test_an_object_with_bytes_is_not_empty(stored):
+    """Some servers answer 416 if the requested range ends behind the object."""
+    with Told() as server:
+        url = server.put("tokens.bin", bytes(600))
+        server.change = lambda answer: (416, {"Content-Range": "bytes */600"}, b"")
+        with pytest.raises(ValueError, match="there are none .416. in an object of 600 bytes"):
+            evenkeel.tokens(url, budget="4MiB")
