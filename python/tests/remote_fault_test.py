@@ -262,3 +262,25 @@ def test_an_object_with_bytes_is_not_empty(stored):
         server.change = lambda answer: (416, {"Content-Range": "bytes */600"}, b"")
         with pytest.raises(ValueError, match="there are none .416. in an object of 600 bytes"):
             evenkeel.tokens(url, budget="4MiB")
+
+
+def test_without_an_etag_the_date_is_compared(stored):
+    """The ETag may be missing in later answers only, because another server gave them."""
+    with Told() as server:
+        url = server.put("rows.npy", stored)
+        monday, tuesday = "Mon, 02 Nov 2026 00:00:00 GMT", "Tue, 03 Nov 2026 00:00:00 GMT"
+
+        def dated(date, names):
+            return lambda answer: (
+                answer[0],
+                {"Last-Modified": date, **{n: answer[1][n] for n in names if n in answer[1]}},
+                answer[2],
+            )
+
+        server.change = dated(monday, ["ETag", "Content-Range"])
+        with evenkeel.open(url, budget="4MiB", cache=False) as a:
+            server.change = dated(monday, ["Content-Range"])
+            np.testing.assert_array_equal(a[300], ROWS[300])
+            server.change = dated(tuesday, ["Content-Range"])
+            with pytest.raises(ValueError, match="it was written Tue, 03 Nov 2026"):
+                a[400]
