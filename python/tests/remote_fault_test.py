@@ -1,5 +1,7 @@
 """Servers that fail: right data or a clear error, at every request of a job."""
 
+import gzip
+
 import numpy as np
 import pytest
 from remote_help import FAULTS, LIES, ObjectServer, npy
@@ -89,6 +91,20 @@ def test_a_server_that_always_fails_is_given_up_with_the_history(stored, monkeyp
             job(url)
         assert "SlowDown" in str(error.value) and "before:" in str(error.value)
         assert len(server.requests) >= 4
+
+
+def test_a_read_that_is_given_up_names_the_url_and_the_byte(stored, monkeypatch):
+    monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "60")
+    monkeypatch.setenv("EVENKEEL_ATTEMPTS", "2")
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+        with evenkeel.open(url, budget="4MiB", cache=False) as a:
+            server.fault = lambda number: "503"
+            with pytest.raises(OSError, match="2 attempts in .* the last: .*SlowDown") as error:
+                a[300]
+            assert f"read {url}: " in str(error.value)
+            assert f"(at byte {len(stored) - 300 * 256})" in str(error.value)
+            assert error.value.filename == url
 
 
 def test_a_part_that_arrived_is_not_asked_for_again(stored, monkeypatch):
@@ -207,3 +223,64 @@ def test_no_byte_of_another_version_is_written():
             with pytest.raises(ValueError, match="its ETag was"):
                 a.take([700], out=out)
             assert not out.any()
+
+
+class Told(ObjectServer):
+    """Changes its answers with `change`, which is called once it is set."""
+
+    change = staticmethod(lambda answer: answer)
+
+    def respond(self, handler, path, query):
+        return self.change(super().respond(handler, path, query))
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_compressed_body_is_no_data(stored, opened):
+    """A proxy that compresses answers changes their bytes and leaves Content-Range as it was."""
+
+    def compressed(answer):
+        status, headers, body = answer
+        return status, {**headers, "Content-Encoding": "gzip"}, gzip.compress(body)
+
+    with Told() as server:
+        url = server.put("tokens.bin", np.random.default_rng(1).bytes(300_000))
+        if not opened:
+            server.change = compressed
+            with pytest.raises(ValueError, match=r"compressed \(Content-Encoding: gzip\)"):
+                evenkeel.tokens(url, budget="4MiB")
+            return
+        tokens = evenkeel.tokens(url, budget="4MiB")
+        server.change = compressed
+        with pytest.raises(ValueError, match=r"compressed \(Content-Encoding: gzip\)"):
+            tokens[100_000:100_200]
+
+
+def test_an_object_with_bytes_is_not_empty(stored):
+    """Some servers answer 416 if the requested range ends behind the object."""
+    with Told() as server:
+        url = server.put("tokens.bin", bytes(600))
+        server.change = lambda answer: (416, {"Content-Range": "bytes */600"}, b"")
+        with pytest.raises(ValueError, match="there are none .416. in an object of 600 bytes"):
+            evenkeel.tokens(url, budget="4MiB")
+
+
+def test_without_an_etag_the_date_is_compared(stored):
+    """The ETag may be missing in later answers only, because another server gave them."""
+    with Told() as server:
+        url = server.put("rows.npy", stored)
+        monday, tuesday = "Mon, 02 Nov 2026 00:00:00 GMT", "Tue, 03 Nov 2026 00:00:00 GMT"
+
+        def dated(date, names):
+            return lambda answer: (
+                answer[0],
+                {"Last-Modified": date, **{n: answer[1][n] for n in names if n in answer[1]}},
+                answer[2],
+            )
+
+        server.change = dated(monday, ["ETag", "Content-Range"])
+        with evenkeel.open(url, budget="4MiB", cache=False) as a:
+            server.change = dated(monday, ["Content-Range"])
+            np.testing.assert_array_equal(a[300], ROWS[300])
+            server.change = dated(tuesday, ["Content-Range"])
+            with pytest.raises(ValueError, match="it was written Tue, 03 Nov 2026"):
+                a[400]

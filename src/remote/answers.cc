@@ -3,7 +3,6 @@
 #include <cerrno>
 
 #include "base/visible.h"
-#include "evenkeel/error.h"
 #include "remote/response.h"
 
 namespace evenkeel {
@@ -66,6 +65,14 @@ void throw_refused(const HttpAnswer& answer, const std::string& url, const Store
     hint = "the request was " + store.describe();
   }
   throw Error::system(operation, code, "the server " + describe_refusal(answer)).in(url).hint(hint);
+}
+
+Error compressed_object(const char* operation, const std::string& url, const HttpAnswer& answer) {
+  return Error(ErrorKind::kFormat, operation,
+               "the server sends the object compressed (Content-Encoding: " +
+                   visible(answer.content_encoding) + ")")
+      .in(url)
+      .hint("turn this compression off at the server or the proxy, or store the object without it");
 }
 
 Transfer::Outcome TextTransfer::judge(HttpAnswer& answer, std::string& reason) {

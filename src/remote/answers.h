@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "evenkeel/error.h"
 #include "remote/store.h"
 #include "remote/transfers.h"
 
@@ -25,6 +26,8 @@ bool learnt_something(const HttpAnswer& answer, Store& store, unsigned& renewals
 // Throws the error for an answer that is neither data nor a temporary failure.
 [[noreturn]] void throw_refused(const HttpAnswer& answer, const std::string& url,
                                 const Store& store, const char* operation);
+// The error for Body::kCompressed.
+Error compressed_object(const char* operation, const std::string& url, const HttpAnswer& answer);
 
 // A request whose answer is text: a listing, an answer to an upload.
 class TextTransfer : public Transfer {

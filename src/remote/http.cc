@@ -243,7 +243,8 @@ struct HttpClient::Impl {
         transfer.request.range) {
       answer.body = judge_body(transfer.request, answer);  // the body is empty
     }
-    const bool refused = answer.body == Body::kIgnoresRange || answer.body == Body::kOtherBytes;
+    const bool refused = answer.body == Body::kIgnoresRange || answer.body == Body::kOtherBytes ||
+                         answer.body == Body::kCompressed;
     if (transfer.too_long) {
       answer.failure = "the server sent more bytes than it announced";
     } else if (code != CURLE_OK && !refused) {

@@ -45,6 +45,7 @@ enum class Body : std::uint8_t {
   kWholeObject,   // the server sent a whole object that is no longer than the requested range
   kIgnoresRange,  // the server sent a whole object that is longer
   kOtherBytes,    // Content-Range names other bytes than requested
+  kCompressed,    // Content-Encoding: the bytes are not those of the object
 };
 
 inline constexpr std::size_t kMostText = 8 << 20;
@@ -64,7 +65,7 @@ struct HttpAnswer {
   std::uint64_t written = 0;  // bytes at `into`
   std::string text;
   // Header fields; empty if the server did not send them.
-  std::string etag, last_modified, content_range, location, retry_after, region;
+  std::string etag, last_modified, content_range, content_encoding, location, retry_after, region;
   std::optional<std::uint64_t> content_length;
   double first_byte_s = 0, total_s = 0;
 };

@@ -121,7 +121,8 @@ void RangeTransfer::require_same(const HttpAnswer& answer) const {
     throw changed_object(object_.url, "its ETag was " + visible(object_.etag) + ", now it is " +
                                           visible(answer.etag));
   }
-  if (object_.etag.empty() && !object_.last_modified.empty() && !answer.last_modified.empty() &&
+  const bool by_date = object_.etag.empty() || answer.etag.empty();
+  if (by_date && !object_.last_modified.empty() && !answer.last_modified.empty() &&
       answer.last_modified != object_.last_modified) {
     throw changed_object(object_.url, "it was written " + visible(answer.last_modified));
   }
@@ -156,6 +157,8 @@ Transfer::Outcome RangeTransfer::judge(HttpAnswer& answer, std::string& reason) 
           .in(object_.url)
           .at(answer.first)
           .hint("the server, or a proxy in front of it, is faulty");
+    case Body::kCompressed:
+      throw compressed_object("read", object_.url, answer);
     case Body::kNone:
     case Body::kText:
       break;

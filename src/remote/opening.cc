@@ -46,7 +46,17 @@ class HeadTransfer final : public Transfer {
                       ", but the server answered with \"" + visible(answer.content_range) + "\"")
           .in(object_->url);
     }
+    if (answer.body == Body::kCompressed) throw compressed_object("open", object_->url, answer);
     if (answer.status == 416) {  // the object is empty
+      const auto range = parse_content_range(answer.content_range);
+      if (range && range->total.value_or(0) > 0) {
+        throw Error(ErrorKind::kFormat, "open",
+                    "requested the first bytes, but the server answers that there are none (416) "
+                    "in an object of " +
+                        with_commas(*range->total) + " bytes")
+            .in(object_->url)
+            .hint("the server, or a proxy in front of it, is faulty");
+      }
       object_->head.clear();
       object_->etag = answer.etag;
       found_ = true;

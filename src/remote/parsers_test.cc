@@ -49,6 +49,23 @@ TEST(HttpBody, IsTakenOnlyWhereItIsWhatWasAskedFor) {
   EXPECT_EQ(judge(503, "", 10), Body::kText);
 }
 
+TEST(HttpBody, IsRefusedIfItIsCompressed) {
+  HttpRequest request;
+  request.range = ByteRange{0, 99};
+  HttpAnswer answer;
+  answer.status = 206;
+  answer.content_range = "bytes 0-99/1000";
+  for (const char* encoding :
+       {"gzip", "x-gzip", "GZIP", "br", "identity, zstd", "aws-chunked,deflate"}) {
+    answer.content_encoding = encoding;
+    EXPECT_EQ(judge_body(request, answer), Body::kCompressed) << encoding;
+  }
+  for (const char* encoding : {"", "identity", "aws-chunked", "utf-8", ",", "no gzip"}) {
+    answer.content_encoding = encoding;
+    EXPECT_EQ(judge_body(request, answer), Body::kRange) << encoding;
+  }
+}
+
 TEST(HttpHeader, KeepsTheFieldsOfTheLastAnswer) {
   HttpAnswer answer;
   for (const char* line : {"HTTP/1.1 100 Continue\r\n", "ETag: \"old\"\r\n", "HTTP/1.1 206 OK\r\n",

@@ -1,6 +1,7 @@
 #include "remote/response.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "base/visible.h"
@@ -21,6 +22,20 @@ std::string lower(std::string_view text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return result;
+}
+
+// Other values occur that change no byte: "identity", "aws-chunked", and by mistake "utf-8".
+bool is_compression(std::string_view content_encoding) {
+  constexpr std::array<std::string_view, 7> kCompressions = {
+      "gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"};
+  std::string_view rest = content_encoding;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string name = lower(trim_blanks(rest.substr(0, comma)));
+    if (std::ranges::find(kCompressions, name) != kCompressions.end()) return true;
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return false;
 }
 
 }  // namespace
@@ -59,6 +74,7 @@ std::optional<ContentRange> parse_content_range(std::string_view value) {
 
 Body judge_body(const HttpRequest& request, const HttpAnswer& answer) {
   if (answer.status < 200 || answer.status > 299 || !request.range) return Body::kText;
+  if (is_compression(answer.content_encoding)) return Body::kCompressed;
   const ByteRange& asked = *request.range;
   if (!answer.content_range.empty()) {
     const auto said = parse_content_range(answer.content_range);
@@ -81,7 +97,8 @@ std::optional<double> parse_retry_after(std::string_view value) {
 void take_header(std::string_view line, HttpAnswer& answer) {
   if (line.starts_with("HTTP/")) {  // a new answer: drop the fields of interim ones
     answer.etag.clear(), answer.last_modified.clear(), answer.content_range.clear();
-    answer.location.clear(), answer.retry_after.clear(), answer.region.clear();
+    answer.content_encoding.clear(), answer.location.clear(), answer.retry_after.clear();
+    answer.region.clear();
     answer.content_length.reset();
     return;
   }
@@ -93,6 +110,7 @@ void take_header(std::string_view line, HttpAnswer& answer) {
   if (name == "etag") answer.etag = value;
   if (name == "last-modified") answer.last_modified = value;
   if (name == "content-range") answer.content_range = value;
+  if (name == "content-encoding") answer.content_encoding = value;
   if (name == "content-length") answer.content_length = parse_count(value);
   if (name == "location") answer.location = value;
   if (name == "retry-after") answer.retry_after = value;

@@ -131,7 +131,8 @@ void Transfers::give_up(const Entry& entry, const std::string& reason) const {
   Error error =
       Error::system(entry.transfer->writes() ? "write" : "read", stalled ? ETIMEDOUT : EIO, words)
           .in(entry.transfer->path());
-  if (entry.transfer->offset()) error = std::move(error).at(*entry.transfer->offset());
+  // A new object: an Error that is assigned to itself would lose its text.
+  if (const auto offset = entry.transfer->offset()) error = Error(std::move(error).at(*offset));
   throw std::move(error).hint(
       "the server is overloaded or unreachable; EVENKEEL_ATTEMPTS and EVENKEEL_DEADLINE set how "
       "long to retry");
