@@ -11,7 +11,6 @@
 #include "cli/prepare_options.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
-#include "evenkeel/bytes.h"
 
 namespace evenkeel::cli {
 namespace {
