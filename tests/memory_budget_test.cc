@@ -421,12 +421,12 @@ TEST_F(MemoryBudget, ASmallBudgetHoldsBesideHolesInTheCache) {
   }
 }
 
-// `read`, `direct` and `auto` leave every page that was there. `remap` and `advise` leave what they
-// found wholly cached; a request with a hole in it is dropped whole.
+// Engines drop only the pages that they brought in themselves, also from requests that were partly
+// cached.
 TEST_F(MemoryBudget, PagesThatOthersBroughtStayEvenBesideHoles) {
   const auto path = real_file("data", kDataBytes);
-  for (const char* engine : {"read", "direct", "auto"}) {
-    const Wish wish{engine, "scan", path, 64_MiB};
+  for (const EngineKind engine : kBounded) {
+    const Wish wish{std::string(engine_name(engine)), "scan", path, 64_MiB};
     const MemoryGrowth growth = watch_kept(wish, [&] {
       warm("data");
       for (std::uint64_t at = 0; at < kDataBytes - 6_MiB; at += 1_MiB) {

@@ -149,7 +149,7 @@ def test_chunks_that_are_kept_stay_as_they_are(large, engine, shuffle):
         assert (rows == index).all()
     used = a.budget.in_use
     del kept, index, rows
-    assert a.budget.in_use == used  # nobody paid for them
+    assert a.budget.in_use == used  # the budget does not cover them
     every_other = [rows for rows in a.batches(100_000)][::2]
     assert [rows[0] for rows in every_other] == list(range(0, 1_000_003, 200_000))
 
@@ -309,7 +309,7 @@ def test_each_loop_goes_through_the_next_epoch(stored, engine):
     assert list(zip_next(loop)) == []  # an iterator that has ended stays ended
     first = next(iter(loop))[0]
     assert loop.epoch == 6 and first.tolist() == epoch(6)[:64]
-    rest = [index for index, _ in loop]  # a loop that was left goes on
+    rest = [index for index, _ in loop]  # the loop above ended early; this one continues it
     assert loop.epoch == 6 and np.concatenate(rest).tolist() == epoch(6)[64:]
 
 

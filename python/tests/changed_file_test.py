@@ -31,7 +31,7 @@ def _rewrite_and_set_mtime_back(path):
 
 @pytest.fixture
 def mapped(folder):
-    """3 MB of ones that fit the budget, but not beside a result of nearly all rows."""
+    """3 MB of ones that fit the budget, but not together with a result of nearly all rows."""
     np.save("a.npy", np.ones((ROWS, COLUMNS), np.int32))
     with evenkeel.open("a.npy", budget="4MiB") as array:
         assert (array[0] == 1).all()

@@ -12,7 +12,7 @@ from token_help import COUNT
 
 import evenkeel
 
-# Whoever is started in the background ignores Ctrl-C, and hands that down: the tests send it.
+# Processes in the background ignore SIGINT, and so do their children. The tests send it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

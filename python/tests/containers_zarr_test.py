@@ -220,7 +220,7 @@ def test_damaged_chunks(tmp_path, codec, version):
         with pytest.raises(ValueError, match=r"(?s)c/1/0|1\.0"):
             array[10:20]
     file.write_bytes(whole)
-    assert np.array_equal(array[:], WANT)  # the same array goes on
+    assert np.array_equal(array[:], WANT)  # the array can still be used
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The Python of the tutorials, the how-to and the migration pages runs as it stands."""
+"""The Python code of the tutorials, the how-to and the migration pages runs unchanged."""
 
 import re
 from pathlib import Path

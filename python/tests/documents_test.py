@@ -53,7 +53,7 @@ def test_mask_is_the_same_crops_and_where_documents_begin(
                 boundaries(starts, row["start"], width, n - begin) for row in plain.explain(step)
             ]
             expect_fields(batch, rows, [None] * 3, first)
-        # States of version 0.1 go on with documents, and the other way round.
+        # Loaders with documents continue states of version 0.1, and the other way round.
         masked.load_state_dict(plain.state_dict())
 
 

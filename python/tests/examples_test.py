@@ -235,7 +235,7 @@ def test_ranks_shuffle_in_parts(folder):
 
 
 def submitted(folder, script, *words):
-    """What a Slurm script prints, and what it told sbatch, which does at once what it is given."""
+    """The output of a Slurm script, and its calls of sbatch, which here runs jobs at once."""
     for name, program in (
         (
             "sbatch",

@@ -1,4 +1,4 @@
-"""order="megatron": the samples of megatron-core, beside plain NumPy and beside megatron-core."""
+"""order="megatron": compared with plain NumPy, and with megatron-core itself."""
 
 import re
 import struct
@@ -181,7 +181,7 @@ def test_other_files_are_refused(tmp_path):
         evenkeel.TokenLoader(tokens, 2, 8, order="megatron", samples=10**6)
 
 
-# --- beside megatron-core itself
+# --- compared with megatron-core itself
 
 
 @pytest.fixture(scope="module")

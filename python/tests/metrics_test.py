@@ -77,7 +77,7 @@ def test_an_array_has_the_numbers_of_its_stats(path):
 
 
 def test_budgets_are_there_by_what_holds_them(path):
-    limit = (3 << 20) + 4711  # nobody else's
+    limit = (3 << 20) + 4711  # a limit that no other budget has
     budget = evenkeel.Budget(limit)
     with evenkeel.open(path, budget=budget):
         families = parsed()

@@ -39,7 +39,7 @@ def shares(weights):
 
 
 def chairman(weights):
-    """Which set comes next, for ever: Tijdeman's rule, in fractions."""
+    """Generates the sets in order, without end: Tijdeman's rule with fractions."""
     parts = [Fraction(share, sum(shares(weights))) for share in shares(weights)]
     slack = Fraction(1, max(2 * len(parts), 4) - 2)
     taken = [0] * len(parts)
@@ -154,7 +154,7 @@ def test_every_position_is_what_the_reference_says(
                 assert (row["set"], row["stage"]) == (chosen, stage)
                 assert row["epoch"] == index // epochs[chosen]
                 assert row[place] == alone[place][chosen](index)
-        # A batch that is sought is the one that stepping comes to, and is what explain says.
+        # seek leads to the same batch as stepping, and to what explain returns.
         loader = loaders[0]
         for number in {0, whole // 2, whole - 1}:
             loader.seek(number)
@@ -178,7 +178,7 @@ def test_stepping_over_changes_is_seeking(sets):
 
 
 def test_a_set_goes_on_where_it_was_at_a_change(sets):
-    """No sample is lost or repeated: every block of an epoch comes once, whatever the stages."""
+    """No sample is lost or repeated: every block occurs once per epoch, with any stages."""
     schedule = {0: [1, 2, 1], 3: [5, 1, 0], 10: [1, 1, 1]}
     with evenkeel.TokenLoader(
         [(one, 1) for one in sets], 4, BLOCK, order="shuffled", schedule=schedule

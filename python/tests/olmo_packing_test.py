@@ -1,4 +1,4 @@
-"""Packing beside OLMo-core's: rows are as full as those of its packer."""
+"""Packing compared with that of OLMo-core: rows are as full."""
 
 import pathlib
 

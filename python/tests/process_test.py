@@ -207,7 +207,7 @@ try:
     {use}
 except KeyboardInterrupt:
     print("after", reads.value, flush=True)
-print(a[5, 5], sum(map(len, a.batches(8, rank=0, world=10_000))))  # it goes on being useful
+print(a[5, 5], sum(map(len, a.batches(8, rank=0, world=10_000))))  # it can still be used
 """
 
 
@@ -260,7 +260,7 @@ print("ended", os.waitpid(children[0], 0)[1])
 
 
 def test_a_signal_handler_may_fork_during_a_long_read(folder, slow_disk):
-    """It goes on in the parent. The child waited forever for a thread that it does not have."""
+    """The parent continues it. The child once waited forever for a thread that it does not have."""
     process = subprocess.run(
         [sys.executable, "-c", FORKED],
         env={**os.environ, "LD_PRELOAD": slow_disk},

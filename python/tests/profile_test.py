@@ -172,7 +172,7 @@ def test_when_nothing_was_recorded(folder):
             p.__enter__()
         assert repr(p) == "<evenkeel.profile, recording>"
     first = p.seconds
-    with p:  # again, anew
+    with p:  # a second recording
         time.sleep(0.01)
     assert p.seconds != first
     for interval in (0, -1, 1e9, float("nan")):

@@ -53,7 +53,7 @@ def test_a_worker_that_is_killed_is_replaced(folder, wanted):
     over = threading.Event()
 
     def kill_writers():
-        """One process for each step: whoever is writing a part."""
+        """Finds one process for each step that is writing a part."""
         for step in ("distribute", "write"):
             while step not in killed and not over.is_set():
                 for path in folder.glob(f"many.npy.parts/*/*.{step}.*.partial"):

@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands, and says the truth about rows and labels."""
+"""The Python code of the README runs unchanged, and rows match their labels."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_it_runs(block, tmp_path, monkeypatch):
     def train_on(x, y):
         steps.append(len(x))
         if y.ndim == 1:
-            assert (x[:, 0] == y).all()  # each row beside its label
+            assert (x[:, 0] == y).all()  # each row has its label
         else:
             assert x.shape == (12, 1024) and (x[:, 1:] == y[:, :-1]).all()
 

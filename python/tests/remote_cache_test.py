@@ -135,7 +135,7 @@ def test_damaged_blocks_are_fetched_again(server, rows, how, when, tmp_path):
 
 
 def test_a_small_budget_is_enough(server, rows, tmp_path):
-    """Rows that lie in two blocks, in memory for a few."""
+    """Rows that are in two blocks each, with memory for a few."""
     data = np.random.default_rng(1).integers(0, 1 << 30, (40, 50_000), dtype=np.int32)
     url = server.put("wide.npy", npy(data))  # 200,000 bytes a row
     for _ in range(2):

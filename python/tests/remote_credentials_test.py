@@ -16,7 +16,7 @@ ROWS = np.arange(500 * 16, dtype=np.float32).reshape(500, 16)
 
 
 class Services(ObjectServer):
-    """A bucket, and beside it the services that give keys. Each answer has other keys."""
+    """A bucket, and the services that provide keys. Each answer has different keys."""
 
     def __init__(self):
         super().__init__({"/bucket/rows.npy": npy(ROWS)})

@@ -122,7 +122,7 @@ def test_a_part_that_arrived_is_not_asked_for_again(stored, monkeypatch):
 
 
 def test_attempts_count_anew_when_bytes_arrive(stored):
-    """Each answer breaks off after half of what was asked for: slow, but it comes to an end."""
+    """Each answer ends after half of the requested bytes: reading is slow, but succeeds."""
     with ObjectServer() as server:
         url = server.put("rows.npy", stored)
         with evenkeel.open(url, budget="4MiB", cache=False) as a:

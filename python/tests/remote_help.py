@@ -1,4 +1,4 @@
-"""A server of objects on the loopback address, which can be told to misbehave."""
+"""A server of objects on the loopback address, with faults that a test can choose."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FAULTS = [
     "reset-in-body",  # reset after half of the body
     "short-body",  # closed after half of the body
     "no-body",  # closed after the header fields
-    "stall",  # nothing comes
+    "stall",  # sends nothing
     "stall-in-body",  # half of the body, then nothing
     "500",
     "503",  # SlowDown, with an error in XML
     "429",  # with Retry-After: 0
-    "garbage",  # no HTTP at all
+    "garbage",  # bytes that are not HTTP
 ]
 # These must end in an error that says what is wrong.
 LIES = ["ignores-range", "other-range", "no-range", "changed", "longer", "gone", "forbidden"]
@@ -41,8 +41,8 @@ def free_port() -> int:
 
 
 def started(command: Callable[..., list[str]], ports: int) -> Any:
-    """A server that takes connections on so many free ports, of which `command` is told. Another
-    program may take one of them first: then it is tried again with others."""
+    """Starts a server on free ports, which `command` receives, and waits until it is ready. If
+    another program takes one of the ports first, other ports are tried."""
     for _ in range(5):
         mine = [free_port() for _ in range(ports)]
         server = subprocess.Popen(

@@ -323,7 +323,7 @@ def test_what_cannot_be(server):
         writer[72_000:74_000] = 1  # of the first part, and of the second
         writer.append(ROWS[100_000:])
         with pytest.raises(ValueError, match="were sent already"):
-            writer[150_000:150_005] = 1  # and goes on
+            writer[150_000:150_005] = 1  # and continues
         with pytest.raises(ValueError, match="were sent already"):
             writer[72_000:74_000] = 2
     wanted = ROWS.copy()

@@ -100,7 +100,7 @@ def test_batches_are_those_of_the_prose(
 
 
 def chairman(shares):
-    """Which set each turn takes, and how many it had before: Tijdeman's rule, with fractions over
+    """The set of each turn, and how many turns it had before: Tijdeman's rule, with fractions of
     the sum of the shares."""
     period, taken = sum(shares), [0] * len(shares)
     slack = max(2 * len(shares), 4) - 2

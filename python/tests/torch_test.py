@@ -86,7 +86,7 @@ def test_iterable_batches_are_the_loaders_whatever_the_workers(train, workers, c
     )
     assert len(loader) == 11
     assert same(list(loader), wanted[:11])
-    assert same(list(loader), wanted[:11])  # the same until told otherwise
+    assert same(list(loader), wanted[:11])  # the same epoch again
     data.set_epoch(1)
     assert same(list(loader), wanted[11:])
 
@@ -155,7 +155,7 @@ def test_torchdatas_stateful_loader_resumes_it(train, workers):
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_have_the_budget_to_themselves(stored, context):
-    """Also beside a loader of the parent that holds most of it."""
+    """Also while a loader of the parent holds most of it."""
     train = evenkeel.tokens(stored, budget="16MiB", engine="direct")
     options = {"batch_size": 256, "block_size": 512, "seed": 3}
     with evenkeel.TokenLoader(train, device="cpu", **options) as loader:
@@ -295,7 +295,7 @@ def test_workers_take_turns_at_batches_of_rows(rows, workers):
         epochs = [[batch["labels"].tolist() for batch in loader] for _ in range(2)]
     data = evenkeel.RowIterableDataset(rows, **options)
     assert len(data) == 11
-    data = pickle.loads(pickle.dumps(data))  # as it comes to workers that are spawned
+    data = pickle.loads(pickle.dumps(data))  # as spawned workers receive it
     batches = DataLoader(data, batch_size=None, num_workers=workers)
     assert [batch["labels"].tolist() for batch in batches] == epochs[0]
     data.set_epoch(1)

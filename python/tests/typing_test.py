@@ -1,4 +1,4 @@
-"""Types that are told hold, and examples in docstrings run."""
+"""Type annotations are right, and the examples in docstrings run."""
 
 import doctest
 import importlib

@@ -1,4 +1,4 @@
-"""Files from anyone: nothing in them is executed, and nobody is kept waiting."""
+"""Untrusted files: nothing in them is executed, and opening them does not hang."""
 
 import os
 import pickle

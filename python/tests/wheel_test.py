@@ -34,7 +34,7 @@ def clean_environment():
 
 
 def made_once(tmp_path_factory, name, make):
-    """The file that `make(folder)` writes. Workers that run beside each other share it."""
+    """The file that `make(folder)` writes. Test workers that run in parallel share it."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -114,7 +114,7 @@ def test_its_metadata_is_what_an_index_shows(wheel):
     headers, _, page = archive.read(name).decode().partition("\n\n")
     assert "Requires-Python: >=3.9" in headers and "Keywords: " in headers
     assert "Classifier: Typing :: Typed" in headers
-    # Links of a page that lies elsewhere lead nowhere.
+    # Relative links would not work from the page of another site.
     assert page.startswith("# Evenkeel") and not re.findall(r"\]\((?!https://)", page)
 
 

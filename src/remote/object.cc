@@ -32,8 +32,7 @@ std::string without_secrets(std::string_view location) {
 // not redirected, and https does not become http.
 std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   const Address base = parse_address(from);
-  const std::string target =
-      answer.location.empty() ? "" : resolve_reference(base, answer.location);
+  std::string target = answer.location.empty() ? "" : resolve_reference(base, answer.location);
   const bool safe =
       base.scheme == Scheme::kHttps ? target.starts_with("https://") : target.starts_with("http");
   if (base.is_bucket() || !safe || !is_url(target)) {

@@ -1,5 +1,5 @@
-// For tests: a program that runs with the guard's library preloaded, which gets its instructions
-// line by line (program.c), and the table that it writes to.
+// For tests: a program (program.c) that runs with the guard's library preloaded and executes
+// commands, one per line.
 #pragma once
 
 #include <fcntl.h>
@@ -27,10 +27,10 @@ class GuardedProgram {
   struct Options {
     std::string program = EVENKEEL_PRELOAD_PROGRAM;
     std::string preload = EVENKEEL_PRELOAD_LIBRARY;
-    std::string errors;                      // stderr goes there; empty: to ours
+    std::string errors;                      // a file for its stderr; empty: that of the test
     std::function<void()> before_exec = {};  // in the child
   };
-  // `variable` is "EVENKEEL_GUARD=..."; empty: the environment has none.
+  // `variable` is "EVENKEEL_GUARD=...", or empty for none.
   explicit GuardedProgram(const std::string& variable) : GuardedProgram(variable, Options()) {}
   GuardedProgram(const std::string& variable, const Options& options) {
     int to[2], from[2];
@@ -82,7 +82,7 @@ class GuardedProgram {
     tell(line);
     return answer();
   }
-  // Words and numbers, these in hexadecimal.
+  // Words and numbers. Numbers are sent in hexadecimal.
   template <class... Words>
   std::uint64_t ask(const Words&... words) {
     std::ostringstream line;
@@ -105,7 +105,7 @@ class GuardedProgram {
     return ask("map", path, length, offset, prot, flags, at);
   }
 
-  // Exit code, or 256 and the signal.
+  // Returns the exit code, or 256 + the signal.
   int wait() {
     int status = 0;
     to_.reset();

@@ -1,5 +1,5 @@
-/* Preloaded in a test, before the guard's library: a busy machine, where a new thread does not run
- * before the program calls prctl, and then only a moment later. */
+/* Preloaded in a test, before the guard's library: simulates a busy machine, where a new thread does
+ * not run before the program calls prctl, and then only a moment later. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

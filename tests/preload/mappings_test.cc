@@ -1,5 +1,5 @@
-// What the preloaded library registers, how that follows what the program does, and what commands
-// do.
+// Which mappings the preloaded library registers, how it follows the calls of the program, and what
+// commands do.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ class PreloadMappings : public PreloadTest {
   std::uint64_t wrong(std::uint64_t at, std::uint64_t length, std::uint64_t seed = 0) {
     return program.ask("check", at, length, seed);
   }
-  // "VmFlags: rd mr mw me ms rr ", of the mapping that begins there.
+  // The line "VmFlags: rd mr mw me ms rr " of the mapping that begins there.
   std::string flags(std::uint64_t at) const {
     std::ostringstream begin;
     begin << std::hex << at << "-";
@@ -96,7 +96,7 @@ TEST_F(PreloadMappings, OthersAreNotRegistered) {
       << "the table is there, and this is the least that is registered";
 }
 
-// Deleted before it was mapped: its pages take memory all the same.
+// A file that is deleted before it is mapped: its pages take memory, too.
 TEST_F(PreloadMappings, ADeletedFileIsRegistered) {
   const std::string gone = numbers("gone");
   const std::uint64_t at = program.map("gone:" + gone, kLength);
@@ -161,7 +161,7 @@ TEST_F(PreloadMappings, MappingOverItReplacesIt) {
 
 TEST_F(PreloadMappings, ReplacingThatFailsChangesNothing) {
   const std::uint64_t at = program.map(path, kLength);
-  std::ostringstream line;  // a length that leads out of the address space
+  std::ostringstream line;  // a length beyond the address space
   line << std::hex << "map - ffffffffffff0000 0 3 32 " << at;
   EXPECT_EQ(program.ask_text(line.str())[0], '!');
   EXPECT_EQ(ranges(at), "0-8@0");
@@ -199,7 +199,7 @@ TEST_F(PreloadMappings, MovingAPartOverAnother) {
 TEST_F(PreloadMappings, AMoveThatFailsChangesNothing) {
   const std::uint64_t place = program.map("-", 2 * kLength, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS);
   const std::uint64_t at = program.map(path, kLength, PROT_READ, MAP_SHARED | MAP_FIXED, 0, place);
-  std::ostringstream line;  // no room to grow, and no leave to move
+  std::ostringstream line;  // without room to grow, and not allowed to move
   line << std::hex << "remap " << at << " " << kLength << " " << 2 * kLength << " 0 0";
   EXPECT_EQ(program.ask_text(line.str()), "!12");
   EXPECT_EQ(ranges(at), "0-8@0");
@@ -297,7 +297,7 @@ TEST_F(PreloadMappings, PrivateChangesSurvive) {
   EXPECT_FALSE(let_go(registered().at(0)).dropped);
   EXPECT_EQ(wrong(at, kLength / 2, 77), 0u);
 
-  // Written while it was writable, and read-only since.
+  // Written while it was writable, and read-only now.
   const std::uint64_t later = program.map(path, kLength, PROT_READ, MAP_PRIVATE);
   program.ask("protect", later, kLength, PROT_READ | PROT_WRITE);
   program.ask("fill", later, kLength, 78);
@@ -309,7 +309,7 @@ TEST_F(PreloadMappings, PrivateChangesSurvive) {
 TEST_F(PreloadMappings, MemoryThatIsAnothersByNowIsNotTouched) {
   const std::uint64_t at = program.map(path, kLength);
   const TableEntry before = registered().at(0);
-  program.ask("raw_unmap", at, kLength);  // past the hooks
+  program.ask("raw_unmap", at, kLength);  // bypasses the hooks
   program.ask("raw_anon", at, kLength);
   program.ask("fill", at, kLength, 42);
   EXPECT_EQ(let_go(before).error, ESTALE);
@@ -403,7 +403,7 @@ TEST_F(PreloadMappings, ThousandsOfMappings) {
   EXPECT_EQ(owner.lost().mappings, 0u);
 }
 
-// Mapped files that are gone do not use up the table: their entries are given to others.
+// Files that are no longer mapped do not fill the table: their entries are reused.
 TEST_F(PreloadMappings, FilesThatAreGoneAreForgotten) {
   SharedTableOwner small({.least_bytes = kMib, .keep_files = 4});
   GuardedProgram other(small.variable());

@@ -1,4 +1,4 @@
-/* Preloaded in a test: a system that has no room for another thread. */
+/* Preloaded in a test: simulates a system that cannot start another thread. */
 int pthread_create(void* thread, const void* attributes, void* (*run)(void*), void* argument) {
   (void)thread;
   (void)attributes;

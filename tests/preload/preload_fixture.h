@@ -1,4 +1,4 @@
-// For tests of the preloaded library: a folder, a shared table, and a program that is guarded.
+// For tests of the preloaded library: a folder with a file, and a shared table.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -30,14 +30,14 @@ class PreloadTest : public ::testing::Test {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // Waits for what comes soon, or does not come.
+  // Waits up to 20 seconds until `happened` returns true. Returns whether it did.
   static bool soon(const std::function<bool()>& happened) {
     for (int i = 0; i < 2000 && !happened(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return happened();
   }
-  // All of one process, by address.
+  // All mappings of one process, sorted by address.
   std::vector<TableEntry> of(std::uint64_t pid) {
     std::vector<TableEntry> found;
     for (const TableEntry& mapping : owner.mappings()) {

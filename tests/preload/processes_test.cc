@@ -18,7 +18,7 @@ class PreloadProcesses : public PreloadTest {
 
 TEST_F(PreloadProcesses, AForkedChildAnswersForItself) {
   const std::uint64_t at = program.map(path, kLength);
-  ASSERT_EQ(program.ask("fork"), 0u);  // from here on the child answers
+  ASSERT_EQ(program.ask("fork"), 0u);  // from now on, the child answers
   const std::uint64_t child = program.ask("pid");
   ASSERT_NE(child, static_cast<std::uint64_t>(program.pid()));
   ASSERT_THAT(of(child), SizeIs(1));
@@ -76,7 +76,7 @@ TEST_F(PreloadProcesses, ChildrenThatBecomeOtherPrograms) {
   EXPECT_EQ(program.ask("check", at, kLength, 0), 0u);
 }
 
-// The child shares its parent's memory: it must not end the guarding of the parent.
+// The child shares the memory of its parent, and must not end the guarding of the parent.
 TEST_F(PreloadProcesses, AChildByVforkThatGivesUpPrivileges) {
   program.map(path, kLength);
   ASSERT_EQ(let_go(of(program).at(0)).error, 0);
@@ -120,7 +120,7 @@ TEST_F(PreloadProcesses, ExecTakesTheOldSlotOver) {
   program.map(path, kLength);
   const std::uint32_t slot = of(program).at(0).process;
   program.tell("exec");
-  program.map(path, kLength, PROT_READ, MAP_PRIVATE);  // before the tool has looked
+  program.map(path, kLength, PROT_READ, MAP_PRIVATE);  // before the tool has read the table
   ASSERT_THAT(of(program), SizeIs(1));
   EXPECT_EQ(of(program)[0].process, slot);
   EXPECT_FALSE(of(program)[0].shared);
@@ -151,7 +151,7 @@ TEST_F(PreloadProcesses, AMainThreadThatLeaves) {
   EXPECT_EQ(program.wait(), 0) << "with the last of the program's threads the process ends";
 }
 
-// As above, but the first mapping comes when the main thread is gone.
+// As above, but the first mapping is made after the main thread has ended.
 TEST_F(PreloadProcesses, AMainThreadThatHasLeft) {
   program.tell("leave");
   EXPECT_EQ(program.ask_text("say hello"), "hello");
@@ -177,7 +177,7 @@ TEST_F(PreloadProcesses, TheThreadIsQuietAndNamed) {
     }
     return name == "evenkeel-guard\n";
   })) << name;
-  // All but 32, 33, 34, which are the C library's, and the two that nobody can block.
+  // All signals except 32, 33, 34 of the C library, and the two that cannot be blocked.
   EXPECT_EQ(blocked, "fffffffc7ffbfeff");
 }
 
@@ -207,7 +207,7 @@ TEST_F(PreloadProcesses, RecordLocksSurvive) {
     ::close(fd);
     return whole.l_type != F_UNLCK && whole.l_pid == program.pid();
   };
-  // The program's own open and close come before: those drop locks, as ever.
+  // After the program's own open and close of the file, which drop its locks.
   const std::uint64_t at = program.map(path, kLength, PROT_READ | PROT_WRITE);
   program.ask("lock", path);
   ASSERT_TRUE(is_locked());

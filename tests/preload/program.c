@@ -138,7 +138,7 @@ static int status_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0x100 + status;
 }
 
-/* The child goes on here, the parent waits until it has ended. */
+/* Returns in the child. The parent waits until the child has ended. */
 static void forked(pid_t child) {
   if (child == 0) {
     answer(0);
@@ -171,7 +171,7 @@ static void* storm(void* given) {
       fill(m, half, i);
       sched_yield();
       s->failed += wrong(m, half, i) != 0;
-    } else if (kind == 2) { /* another's memory in the middle of it */
+    } else if (kind == 2) { /* another mapping in the middle of it */
       uint64_t* hole = mmap((char*)m + half, half, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
       fill(hole, half, i);
@@ -193,7 +193,7 @@ static void* storm(void* given) {
     munmap((char*)m + half, half);
     s->failed += kind != 1 && kind != 3 && wrong(m, half, 0) != 0;
     munmap(m, half);
-    /* The address is soon somebody's else. */
+    /* Something else is soon mapped at the address. */
     uint64_t* next =
         mmap(NULL, s->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     fill(next, s->length, i);
@@ -280,7 +280,7 @@ static void vforked(const char* command, int no_new_privileges) {
   const pid_t child = vfork();
   if (child == 0) {
     if (no_new_privileges) prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL);
-    /* Allowed or not, programs do it. */
+    /* Not allowed after vfork, but programs do it. */
     munmap(mmap(NULL, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1 << 20);
     execl("/bin/sh", "sh", "-c", command, (char*)NULL);
     _exit(127);
@@ -288,7 +288,7 @@ static void vforked(const char* command, int no_new_privileges) {
   answer((word)status_of(child));
 }
 
-/* The kernel's structures and numbers: its headers are not among musl's. */
+/* Structures and numbers of the kernel, because musl has no kernel headers. */
 static void sandbox(void) {
   struct instruction {
     uint16_t code;
@@ -301,7 +301,7 @@ static void sandbox(void) {
                                 SYS_sched_getattr, SYS_tgkill,  436 /* close_range */};
   struct instruction code[2 + 2 * sizeof kKilled / sizeof *kKilled];
   unsigned n = 0;
-  code[n++] = (struct instruction){kLoad, 0, 0, 0}; /* the number of the call */
+  code[n++] = (struct instruction){kLoad, 0, 0, 0}; /* loads the number of the call */
   for (unsigned i = 0; i < sizeof kKilled / sizeof *kKilled; ++i) {
     code[n++] = (struct instruction){kJumpIfEqual, 0, 1, (uint32_t)kKilled[i]};
     code[n++] = (struct instruction){kReturn, 0, 0, kill_process};
@@ -408,7 +408,7 @@ static void obey(const char* line) {
   }
 }
 
-/* By read(), not by stdio: what is read ahead would be lost in exec and doubled in fork. */
+/* Uses read(): what stdio reads ahead would be lost in exec and duplicated in fork. */
 static int next_line(char* line, size_t size) {
   size_t length = 0;
   for (;;) {

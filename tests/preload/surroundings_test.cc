@@ -1,5 +1,5 @@
-// The preloaded library where things are not as usual: no table, a wrong one, another libc, another
-// allocator, another user, a program that must not be meddled with.
+// The preloaded library in unusual surroundings: no table, a wrong table, another libc, another
+// allocator, another user, a program that it must leave alone.
 #include <elf.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ using ::testing::UnorderedElementsAre;
 
 class PreloadSurroundings : public PreloadTest {
  protected:
-  // What the program says on stderr when it is started so, and maps twice. It must do that as ever.
+  // Starts the program, which maps files and must work as without the library. Returns its stderr.
   std::string complaint(const std::string& variable, GuardedProgram::Options options = {}) {
     options.errors = folder.path("errors");
     std::filesystem::remove(options.errors);
@@ -55,7 +55,7 @@ class PreloadSurroundings : public PreloadTest {
     program.tell("leave");
     EXPECT_EQ(program.wait(), 0);
   }
-  // Where "/proc/PID/fd/N" leads to a file of this name and content.
+  // The variable, with a path that leads to a file of this name and content.
   std::string other_table(const char* name, const std::string& content) {
     other_ = Fd(::memfd_create(name, MFD_CLOEXEC));
     EXPECT_EQ(::write(other_.get(), content.data(), content.size()),
@@ -109,7 +109,7 @@ TEST_F(PreloadSurroundings, NoRoomForAThread) {
   EXPECT_THAT(owner.mappings(), IsEmpty());
 }
 
-// The filter kills for any call that the library's thread makes when it begins or ends.
+// The filter kills the process for any call that the library's thread makes when it begins or ends.
 TEST_F(PreloadSurroundings, AThreadThatHasNotBegunIsWaitedForBeforeAFilter) {
   GuardedProgram::Options options;
   options.preload = EVENKEEL_LATE_THREAD_LIBRARY ":" EVENKEEL_PRELOAD_LIBRARY;
@@ -147,7 +147,7 @@ TEST_F(PreloadSurroundings, AnotherUser) {
   std::filesystem::copy_file(EVENKEEL_PRELOAD_LIBRARY, options.preload);
   ::chmod(path.c_str(), 0644);
   const std::string said = in_child([&]() -> std::string {
-    // A process that has changed its user may not be looked into, unless it says so.
+    // Others may open a process that has changed its user only if it allows that.
     if (!become_nobody() || ::prctl(PR_SET_DUMPABLE, 1) != 0) return "still root";
     SharedTableOwner own({.least_bytes = kMib});
     GuardedProgram program(own.variable(), options);
