@@ -165,6 +165,22 @@ def test_what_is_wrong_is_said(tmp_path: pathlib.Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"], "nothing is left behind"
 
 
+def test_a_slice_needs_the_documents_of_its_own_files_only(tmp_path: pathlib.Path) -> None:
+    for name in ("a", "b", "c"):
+        np.arange(1000, dtype=np.uint16).tofile(tmp_path / f"{name}.bin")
+    np.save(tmp_path / "a.doc.npy", np.array([0, 30]))
+    tokens = evenkeel.tokens(tmp_path / "?.bin", budget=BUDGET)
+    with pytest.raises(ValueError, match="nothing says where documents begin"):
+        evenkeel.TokenLoader(tokens, 1, 16, documents="packed")
+    with evenkeel.TokenLoader(tokens.slice(0, 1000), 1, 16, documents="packed") as loader:
+        next(loader)
+    with evenkeel.TokenLoader(tokens.slice(1000, 2000), 1, 16, documents="packed", eos=9) as loader:
+        next(loader)
+    with evenkeel.TokenLoader(tokens.slice(2000), 1, 16, documents="mask", eos=9) as loader:
+        next(loader)
+    assert [p.name for p in tmp_path.glob("*.documents")] == ["b.bin.eos9.documents"]
+
+
 def test_an_index_of_an_object_on_a_server_goes_to_a_folder(tmp_path: pathlib.Path) -> None:
     for name in ("a.bin", "b.bin"):
         eot_file(tmp_path / name)

@@ -1,6 +1,8 @@
 #include "format/token_layout.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "base/visible.h"
@@ -213,6 +215,11 @@ void keep_slice(TokenLayout& tokens, std::int64_t start, std::optional<std::int6
     kept.push_back(std::move(segment));
   }
   layout.segments = std::move(kept);
+  // Other files need no index of documents.
+  std::unordered_set<std::string_view> paths;
+  for (const Segment& segment : layout.segments) paths.insert(segment.path);
+  std::erase_if(tokens.files,
+                [&](const TokenFileInfo& file) { return !paths.contains(file.path); });
   layout.rows = kept_end - kept_first;
   layout.shape = {layout.rows};
   tokens.documents.reset();

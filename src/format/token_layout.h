@@ -33,7 +33,7 @@ struct TokenLayout {
   std::string detail;                           // "llm.c (GPT-2, 3 shards)"
   std::optional<std::uint64_t> documents = {};  // if every file has an index that counts them
   std::uint64_t first_token = 0;                // of the stream in the files; above 0 for a slice
-  std::vector<TokenFileInfo> files = {};
+  std::vector<TokenFileInfo> files = {};        // of a slice: those that it has tokens of
 };
 
 // Reads headers and indexes. A path may name a Megatron pair by its .idx, its .bin or their common
