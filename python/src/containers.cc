@@ -5,10 +5,14 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "array/internal.h"
 #include "engine/codecs.h"
 #include "format/chunk_grid.h"
 #include "format/container.h"
+#include "format/npy.h"
 #include "format/places.h"
 #include "src/bind.h"
 #include "src/interruptible.h"
@@ -23,13 +27,22 @@ using nb::literals::operator""_a;
 
 using Places = nb::ndarray<const std::uint64_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
 
+// HDF5 may begin after a user block, whose length is a power of two: MATLAB's has 512 bytes.
+bool is_hdf5(std::string_view head) {
+  if (is_npy(head)) return false;  // its data may be anything
+  for (std::size_t at = 0; at < head.size(); at = std::max<std::size_t>(512, 2 * at)) {
+    if (head.substr(at).starts_with("\x89HDF\r\n\x1a\n")) return true;
+  }
+  return false;
+}
+
 // The kind of a file by its first bytes: a container's kind, "hdf5", or "" for anything else.
 std::string kind_of(const nb::bytes& path) {
   return interruptible([name = path_of(path)] {
     const Source source = open_even_empty(name);
     const std::string head = source.read(0, kHeadBytes);
-    if (head.starts_with("\x89HDF\r\n\x1a\n")) return std::string("hdf5");
-    return std::string(container_kind(head));
+    const std::string_view kind = container_kind(head);
+    return std::string(kind.empty() && is_hdf5(head) ? "hdf5" : kind);
   });
 }
 

@@ -144,6 +144,25 @@ def test_sliced_lists_and_columns(tmp_path):
     assert evenkeel.open(path, column="x")[:].tolist() == [2.5, 3.5, 4.5]
 
 
+@pytest.mark.parametrize("version", ["V4", "V5"])
+def test_numbers_after_columns_of_other_types(tmp_path, version):
+    kind, zeros = pa.array([0] * 4, pa.int8()), pa.array([0] * 4)
+    others = {
+        "runs": pa.RunEndEncodedArray.from_arrays(pa.array([3, 4], pa.int32()), pa.array([7, 8])),
+        "sparse": pa.UnionArray.from_sparse(kind, [zeros]),
+        "dense": pa.UnionArray.from_dense(kind, pa.array(range(4), pa.int32()), [zeros]),
+        "null": pa.nulls(4),
+        "text": pa.array(["a long text in a buffer of its own"] * 4, pa.string_view()),
+    }
+    columns = {}
+    for i, (name, other) in enumerate(others.items()):
+        columns.update({name: other, f"x{i}": pa.array(np.arange(4) + 10 * i)})
+    how = {"metadata_version": getattr(pa.ipc.MetadataVersion, version)}
+    path = write(tmp_path / "a.arrow", [pa.record_batch(columns)], False, **how)
+    for i in range(len(others)):
+        assert np.array_equal(evenkeel.open(path, column=f"x{i}")[:], np.arange(4) + 10 * i)
+
+
 def test_datasets_folder(tmp_path):
     datasets = pytest.importorskip("datasets")
     rng = np.random.default_rng(0)

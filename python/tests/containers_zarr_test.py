@@ -355,6 +355,17 @@ def test_an_array_that_is_gone_is_not_the_fill_value(tmp_path):
         array[3]
 
 
+@pytest.mark.parametrize("codec", ["zstd", None])
+def test_a_link_that_leads_nowhere_is_not_the_fill_value(tmp_path, codec):
+    """git-annex stores files as links, whose data is fetched later."""
+    write(tmp_path / "a", codec=codec)
+    file = chunk_of(tmp_path / "a")
+    file.unlink()
+    file.symlink_to(tmp_path / "objects" / "XY")
+    with pytest.raises(FileNotFoundError, match="c/1/0: the chunk is a link to a file"):
+        evenkeel.open(tmp_path / "a", budget="8MiB")[:]
+
+
 BYTES, ZSTD, CRC = ({"name": name} for name in ("bytes", "zstd", "crc32c"))
 
 

@@ -168,9 +168,10 @@ void BlockReader::place(const std::vector<std::uint64_t>& at, const std::byte* c
 }
 
 bool BlockReader::decode(const std::vector<std::uint64_t>& at, std::span<std::byte> out) {
-  std::optional<File> file = open(grid_.file_of(at));
+  const std::string name = grid_.file_of(at);
+  std::optional<File> file = open(name);
   if (!file) {
-    require_metadata();
+    require_absence(name);
     return false;
   }
   std::uint64_t offset = 0, length = file->size;
@@ -213,8 +214,13 @@ std::shared_ptr<const ShardIndex> BlockReader::index_of(File& file) {
   return indexes_.add(file.name, std::move(index));
 }
 
-void BlockReader::require_metadata() const {
+void BlockReader::require_absence(const std::string& file) const {
   struct stat status;
+  if (sys::lstat(file.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
+    throw Error::system("read", ENOENT, "the chunk is a link to a file that is not there")
+        .in(file)
+        .hint("fetch the data first, for example with git annex get");
+  }
   for (const char* name : {"/.zarray", "/zarr.json"}) {
     if (sys::lstat((grid_.folder + name).c_str(), &status) == 0) return;
   }

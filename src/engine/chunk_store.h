@@ -76,9 +76,9 @@ class BlockReader {
   using Stored = std::span<const std::byte>;
 
   static std::uint64_t most_stored(const ChunkGrid& grid);
-  // Throws unless the array's folder still has its metadata. A missing chunk means "never written"
-  // only as long as the array itself is there.
-  void require_metadata() const;
+  // Throws if the missing file of a chunk does not mean "never written": if it is a link that leads
+  // nowhere, or if the array's folder no longer has its metadata.
+  void require_absence(const std::string& file) const;
   // Empty if there is no such file.
   std::optional<File> open(const std::string& name);
   static std::optional<File> open_as(const std::string& name, int flags);

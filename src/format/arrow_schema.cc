@@ -96,7 +96,7 @@ ArrowType type_of(const FlatTable& field) {
 
 class FieldCounter {
  public:
-  explicit FieldCounter(bool old_unions) : old_unions_(old_unions) {}
+  explicit FieldCounter(bool version_4) : version_4_(version_4) {}
   FieldSize size_of(const FlatTable& field, int depth) {
     if (++visited_ > kMostFields || depth > kDeepest) throw bad_schema("it has too many fields");
     if (field.table(kDictionary)) return {1, 2, 0};  // numbers that stand for values
@@ -105,7 +105,9 @@ class FieldCounter {
       case ArrowType::kNone:
         throw bad_schema("a field without a type");
       case ArrowType::kNull:
+        break;
       case ArrowType::kRunEndEncoded:
+        size.buffers = version_4_ ? 1 : 0;
         break;
       case ArrowType::kInt:
       case ArrowType::kFloatingPoint:
@@ -137,7 +139,7 @@ class FieldCounter {
       case ArrowType::kUnion: {
         const auto type = field.table(kTypeTable);
         const bool dense = type && type->number<std::int16_t>(0, 0) == 1;
-        size.buffers = (dense ? 2 : 1) + (old_unions_ ? 1 : 0);
+        size.buffers = (dense ? 2 : 1) + (version_4_ ? 1 : 0);
         break;
       }
       case ArrowType::kBinaryView:
@@ -154,7 +156,7 @@ class FieldCounter {
   }
 
  private:
-  const bool old_unions_;
+  const bool version_4_;
   std::uint64_t visited_ = 0;
 };
 
@@ -242,10 +244,10 @@ ArrowColumn describe_column(const FlatTable& field) {
 
 }  // namespace
 
-ArrowSchema read_arrow_schema(const FlatTable& table, bool old_unions) {
+ArrowSchema read_arrow_schema(const FlatTable& table, bool version_4) {
   ArrowSchema schema;
   schema.big_endian = table.number<std::int16_t>(0, 0) == 1;
-  FieldCounter counter(old_unions);
+  FieldCounter counter(version_4);
   FieldSize before;
   std::uint64_t names = 0;
   const FlatTable::Items fields = table.list(1, 4);

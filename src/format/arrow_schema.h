@@ -29,7 +29,8 @@ struct ArrowSchema {
   std::vector<ArrowColumn> columns;
 };
 
-// `old_unions`: metadata version 4, in which unions have one more buffer. Throws Error (kFormat).
-ArrowSchema read_arrow_schema(const FlatTable& schema, bool old_unions);
+// `version_4`: of the metadata; unions and run-end-encoded columns then have one more buffer.
+// Throws Error (kFormat).
+ArrowSchema read_arrow_schema(const FlatTable& schema, bool version_4);
 
 }  // namespace evenkeel
