@@ -331,7 +331,7 @@ void add_completions(CLI::App& app, int& exit_code) {
     const std::string text = *shell == "bash"  ? bash_completion(commands)
                              : *shell == "zsh" ? zsh_completion(commands)
                                                : fish_completion(commands);
-    fmt::print("{}", text);
+    print_out(text);
     exit_code = 0;
   });
 }
@@ -342,7 +342,7 @@ void add_manual(CLI::App& app, int& exit_code) {
   auto name = std::make_shared<std::string>("evenkeel");
   command->add_option("COMMAND", *name, "Default: the page about all commands");
   command->callback([&app, name, &exit_code] {
-    fmt::print("{}", manual(app, *name));
+    print_out(manual(app, *name));
     exit_code = 0;
   });
 }

@@ -30,7 +30,7 @@ void ProfileOutputs::require_writable() const { require_writable_outputs(paths()
 
 void write_output(const std::string& path, const std::string& text) {
   if (path != "-") return write_report(path, text);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_out(text);
   flush_stdout();
 }
 

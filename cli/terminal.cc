@@ -23,7 +23,7 @@ std::size_t terminal_columns() {
   return size.ws_col;
 }
 
-// Not fmt::print, which throws. Messages may be lost (a full disk, a terminal that was closed), but
+// Messages may be lost (a full disk, a terminal that was closed), but
 // the work goes on.
 void put_message(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -113,7 +113,13 @@ void say(std::FILE* where, const std::string& text) {
   const std::string shown = visible(text, "\n\t");
   const std::string painted = has_colours(where) ? coloured(shown) : shown;
   if (where == stderr) return put_message(painted);
-  fmt::print(where, "{}", painted);
+  print_out(painted);
+}
+
+// Not fmt::print, whose error does not name stdout.
+void print_out(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return;
+  throw Error::system("write", errno).in("stdout");
 }
 
 void flush_stdout() {

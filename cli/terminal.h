@@ -33,8 +33,10 @@ std::string first_columns(const std::string& text, std::size_t columns);
 // Prints text. All output of the tool goes through this function: file names and commands may
 // contain any bytes, so control sequences are made visible (base/visible.h). On a terminal, the
 // first words of some lines have a colour ("note:"), unless NO_COLOR is set. Throws
-// std::system_error if stdout cannot be written; what cannot be written to stderr is lost.
+// Error if stdout cannot be written; what cannot be written to stderr is lost.
 void say(std::FILE* where, const std::string& text);
+// The same for text that programs read: to stdout, as it is.
+void print_out(const std::string& text);
 // Throws Error if anything printed to stdout could not be written, for example on a full disk.
 void flush_stdout();
 

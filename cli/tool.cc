@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <new>
+#include <sstream>
 
 #include "base/visible.h"
 #include "cli/commands.h"
@@ -129,7 +130,9 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
     try {
       app.parse(words_to_parse(command, argc, argv));
     } catch (const CLI::Success& asked) {  // --help, --version
-      exit_code = app.exit(asked);
+      std::ostringstream text;
+      exit_code = app.exit(asked, text);
+      evenkeel::cli::print_out(text.str());
     }
     if (exit_code == 0) evenkeel::cli::flush_stdout();
     return exit_code;

@@ -314,6 +314,10 @@ void Agent::thread_ends() {
   futex_wake(thread_ended_, 1 << 30, Among::kThreads);
 }
 
+bool Agent::has_thread() const {
+  return thread_.load() == kRunning && raw(SYS_getpid) == thread_process_.load();
+}
+
 // Waits a little for the thread. After thread_ends() the thread still runs code of the C library,
 // which makes system calls, too. This waits for them, but not for ever, because the thread ID may
 // be reused.

@@ -43,8 +43,12 @@ class Agent {
   // has. Returns false if the tool does not answer.
   bool ask_tool_to_close_files();
 
+  // Whether a thread of this library runs in this process.
+  bool has_thread() const;
+
   // Stops guarding this process for good. Called before the program installs a seccomp filter,
-  // which may kill it for any system call of this library. From then on the library makes no system
+  // which may kill it for any system call of this library, or enters a namespace, for which it may
+  // have no other threads. From then on the library makes no system
   // call of its own. The table counts programs that map large files later, so that the tool can
   // report them.
   void leave();

@@ -1,5 +1,6 @@
 // The functions that replace those of the C library in every program under `evenkeel guard`. They
 // call the original functions and keep the registered mappings up to date.
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -94,6 +95,16 @@ int unmount(const Call& call) {
     result = call();
   }
   return result;
+}
+
+// A process with several threads cannot enter a user namespace. The thread of this library must not
+// be the reason.
+template <class Call>
+int enter_namespace(const Call& call) {
+  const int result = call();
+  if (result == 0 || errno != EINVAL || !agent.has_thread()) return result;
+  agent.leave();
+  return call();
 }
 
 [[gnu::constructor]] void begin() {
@@ -207,6 +218,14 @@ HOOK int prctl(int option, ...) noexcept {
   va_end(rest);
   if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) agent.leave();
   return real::prctl(option, values[0], values[1], values[2], values[3]);
+}
+
+HOOK int unshare(int flags) noexcept {
+  return enter_namespace([&] { return real::unshare(flags); });
+}
+
+HOOK int setns(int fd, int type) noexcept {
+  return enter_namespace([&] { return real::setns(fd, type); });
 }
 
 HOOK pid_t fork() noexcept {

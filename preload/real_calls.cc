@@ -46,6 +46,8 @@ constinit Real<void*(int, const void*, int)> next_shmat;
 constinit Real<int(const char*)> next_umount;
 constinit Real<int(const char*, int)> next_umount2;
 constinit Real<int(int, ...)> next_prctl;
+constinit Real<int(int)> next_unshare;
+constinit Real<int(int, int)> next_setns;
 constinit Real<pid_t()> next_fork;
 
 void* address(long result) {
@@ -71,6 +73,8 @@ void find_all() {
     next_umount.find("umount");
     next_umount2.find("umount2");
     next_prctl.find("prctl");
+    next_unshare.find("unshare");
+    next_setns.find("setns");
     next_fork.find("fork");
     // dlsym fails for functions that this C library lacks. Clear that error, so that the program's
     // next dlerror() does not return it.
@@ -138,6 +142,16 @@ int umount2(const char* target, int flags) {
 int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
   if (auto* next = next_prctl.get()) return next(option, a, b, c, d);
   return static_cast<int>(::syscall(SYS_prctl, option, a, b, c, d));
+}
+
+int unshare(int flags) {
+  if (auto* next = next_unshare.get()) return next(flags);
+  return static_cast<int>(::syscall(SYS_unshare, flags));
+}
+
+int setns(int fd, int type) {
+  if (auto* next = next_setns.get()) return next(fd, type);
+  return static_cast<int>(::syscall(SYS_setns, fd, type));
 }
 
 pid_t fork() {

@@ -24,6 +24,8 @@ void* shmat(int id, const void* at, int flags);
 int umount(const char* target);
 int umount2(const char* target, int flags);
 int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
+int unshare(int flags);
+int setns(int fd, int type);
 pid_t fork();
 
 }  // namespace evenkeel::preload::real

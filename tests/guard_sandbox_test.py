@@ -146,6 +146,28 @@ def test_a_filter_from_before_exec_is_noticed(anyone, filtered, numbers):
     assert "1 process has a seccomp filter" in " ".join(done.stderr.split())
 
 
+ENTER = """
+import ctypes, mmap, os, sys
+with open(sys.argv[1], "rb") as file:
+    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+data[0]
+libc = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWUSER = 0x10000000
+entered = libc.unshare(CLONE_NEWUSER) == 0
+print(entered, 0 if entered else os.strerror(ctypes.get_errno()), sum(data[:: 1 << 20]))
+"""
+
+
+def test_a_program_can_enter_a_user_namespace(anyone, numbers):
+    """The kernel refuses a process with threads. Some machines refuse every process."""
+    words = [sys.executable, "-c", ENTER, numbers]
+    done = guard(anyone, "8MiB", "--", *words)
+    assert done.stdout == plain(anyone, *words)
+    if done.stdout.startswith("True"):
+        said = " ".join(done.stderr.split())  # the summary wraps its lines
+        assert "a namespace that only a process without threads can enter" in said
+
+
 # ---- unmounting
 
 

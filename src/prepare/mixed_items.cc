@@ -101,7 +101,7 @@ std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
     if (!(set.weight > 0 && set.weight < 1e18)) {
       throw Error(ErrorKind::kInvalid, "merge", "a weight is " + number_text(set.weight))
           .in(set.paths.empty() ? "" : set.paths.front())
-          .hint("weights must be above 0; leave out files that are not wanted");
+          .hint("weights must be above 0 and below 1e18; leave out files that are not wanted");
     }
     ItemInput one = input;
     one.paths = set.paths;

@@ -160,7 +160,8 @@ std::vector<std::string> TableSource::notes() const {
   if (lost.sandboxed != 0) {
     notes.push_back(counted(lost.sandboxed, "process has", "processes have") +
                     " a seccomp filter, which might kill a process for the system calls of the "
-                    "guard: not guarded");
+                    "guard, or a namespace that only a process without threads can enter: not "
+                    "guarded");
   }
   return notes;
 }
