@@ -222,12 +222,13 @@ typedef struct evenkeel_token_loader_options {
   uint64_t seed;
   uint64_t rank;         /* number of this process, below `world` */
   uint64_t world;        /* 0: 1 */
-  uint64_t prefetch;     /* batches read ahead; 0: 4 to 16; or EVENKEEL_NO_PREFETCH */
+  uint64_t prefetch;     /* batches read ahead, fewer if the budget does not hold them; 0: 4 to 16;
+                            or EVENKEEL_NO_PREFETCH */
   const char *dtype;     /* of x and y; NULL: "int64"; or "int32", "stored" */
   uint64_t steps;        /* the loader ends after this many batches, ... */
   uint64_t epochs;       /* ... or after this many epochs; 0 and 0: it does not end */
   uint64_t keep;         /* how many more batches may be taken before a batch becomes invalid */
-  const char *documents; /* NULL: "none"; or "mask" "start" "packed" */
+  const char *documents; /* NULL: "none"; or "mask" "start" "packed" "whole" */
   const int64_t *bos;    /* the token that each document begins with, or NULL */
   const int64_t *eos;    /* the token that each document ends with, or NULL */
   const char *index;     /* a folder for indexes of documents; NULL: beside each file */
@@ -235,7 +236,8 @@ typedef struct evenkeel_token_loader_options {
 
 /* The memory belongs to the loader. It is valid until the next call of `next`, `seek`, `load`,
  * `close` or `free`, or longer by `keep`. All fields are row-major. The fields after `y` are NULL
- * and 0 without documents. */
+ * and 0 without documents; docs/documents.md explains them. With documents "whole", a batch is one
+ * row that holds its documents one after the other, and cu_seqlens says where each begins. */
 typedef struct evenkeel_token_batch {
   size_t size;
   uint64_t step;
