@@ -233,17 +233,17 @@ class Chunks {
 // descriptors and ring. The budget covers the library's buffers and the pages that its reads leave
 // in the page cache. It does not cover memory that the caller passes in (`out`). If a file is
 // changed or truncated while it is open, the next read fails instead of returning wrong data, as
-// far as size, mtime and ctime show the change. A file that is deleted or replaced is read as it
-// was: an array of up to 8 files keeps them open. With more files, reading it may throw an error
-// that names the file. A call that fails leaves the array as it was. Pages that other programs
-// brought into the page cache stay there if the kernel reports them (cachestat, Linux 6.5, for
-// files that the user owns or may write to). Otherwise kRemap, kAdvise and kRead may drop the pages
-// of every request. References that calls return are valid until `close`. Movable, not copyable; a
-// moved-from array is closed.
+// far as size, mtime and ctime show the change, or the ETag of an object on a server. A file that
+// is deleted or replaced is read as it was: an array of up to 8 files keeps them open. With more
+// files, reading it may throw an error that names the file. A call that fails leaves the array as
+// it was. Pages that other programs brought into the page cache stay there if the kernel reports
+// them (cachestat, Linux 6.5, for files that the user owns or may write to). Otherwise kRemap,
+// kAdvise and kRead may drop the pages of every request. References that calls return are valid
+// until `close`. Movable, not copyable; a moved-from array is closed.
 class Array {
  public:
-  // A path, a pattern with * ? [] whose matches are taken in sorted order, or a folder that Hugging
-  // Face `datasets` saved.
+  // A path, a pattern with * ? [] whose matches are taken in sorted order, a folder that Hugging
+  // Face `datasets` saved, or a URL: https://, http://, s3:// or gs:// (docs/remote.md).
   static Array open(const std::string& path_or_glob, const ArrayOptions& options = {});
   static Array open(const std::vector<std::string>& paths, const ArrayOptions& options = {});
 

@@ -76,8 +76,9 @@ EVENKEEL_API int evenkeel_last_error(evenkeel_error *error);
 
 /* ------------------------------------------------------------------ budgets */
 
-/* The number of bytes that datasets may occupy in memory. All objects opened with the same budget
- * share it. */
+/* The number of bytes that datasets may occupy in memory: buffers, batches, caches, and, unless
+ * `page_cache` is "fill", the page cache that reads fill. Memory that you pass in (`out`) does not
+ * count. All objects opened with the same budget share it. */
 typedef struct evenkeel_budget evenkeel_budget;
 
 typedef struct evenkeel_budget_info {
@@ -154,7 +155,8 @@ typedef struct evenkeel_array_info {
   const char *why;     /* the reason for the choice */
 } evenkeel_array_info;
 
-/* `path` may be a pattern with * ? []; matches are taken in sorted order. `options` may be NULL. */
+/* `path` may be a pattern with * ? []; matches are taken in sorted order. It may also be a URL:
+ * https://, http://, s3:// or gs:// (docs/remote.md). `options` may be NULL. */
 EVENKEEL_API int evenkeel_array_open(const char *path, const evenkeel_array_options *options,
                                      evenkeel_array **array);
 EVENKEEL_API int evenkeel_array_get_info(const evenkeel_array *array, evenkeel_array_info *info);
@@ -174,6 +176,7 @@ EVENKEEL_API void evenkeel_array_free(evenkeel_array *array);
 /* A stream of tokens in files of nanoGPT, llm.c, Megatron, datatrove or NPY, or in raw integers. */
 typedef struct evenkeel_tokens evenkeel_tokens;
 
+/* Fields without a comment: as in evenkeel_array_options. */
 typedef struct evenkeel_tokens_options {
   size_t size;
   const evenkeel_budget *budget; /* for the tokens and their loaders; as for arrays */
@@ -219,7 +222,8 @@ typedef struct evenkeel_token_loader_options {
   uint64_t seed;
   uint64_t rank;         /* number of this process, below `world` */
   uint64_t world;        /* 0: 1 */
-  uint64_t prefetch;     /* batches read ahead; 0: 4 to 16; or EVENKEEL_NO_PREFETCH */
+  uint64_t prefetch;     /* batches read ahead, fewer if the budget does not hold them; 0: 4 to 16;
+                            or EVENKEEL_NO_PREFETCH */
   const char *dtype;     /* of x and y; NULL: "int64"; or "int32", "stored" */
   uint64_t steps;        /* the loader ends after this many batches, ... */
   uint64_t epochs;       /* ... or after this many epochs; 0 and 0: it does not end */
@@ -232,7 +236,8 @@ typedef struct evenkeel_token_loader_options {
 
 /* The memory belongs to the loader. It is valid until the next call of `next`, `seek`, `load`,
  * `close` or `free`, or longer by `keep`. All fields are row-major. The fields after `y` are NULL
- * and 0 without documents. With "whole", a batch is one row of all its documents. */
+ * and 0 without documents; docs/documents.md explains them. With documents "whole", a batch is one
+ * row that holds its documents one after the other, and cu_seqlens says where each begins. */
 typedef struct evenkeel_token_batch {
   size_t size;
   uint64_t step;
@@ -280,7 +285,8 @@ EVENKEEL_API void evenkeel_token_loader_free(evenkeel_token_loader *loader);
 
 /* ------------------------------------------------------------------ loaders of rows */
 
-/* Batches of rows, from one array or from several with the same number of rows. */
+/* Batches of rows, from one array or from several with the same number of rows. Functions and
+ * fields without a comment: as for loaders of tokens. */
 typedef struct evenkeel_row_loader evenkeel_row_loader;
 
 typedef struct evenkeel_row_loader_options {

@@ -40,7 +40,7 @@ struct TokensOptions {
 // continue to use them. A moved-from object may only be destroyed or assigned to.
 class Tokens {
  public:
-  // A path, or a pattern with * ? [] whose matches are taken in sorted order.
+  // A path or a URL, or a pattern with * ? [] whose matches are taken in sorted order.
   static Tokens open(const std::string& path_or_glob, const TokensOptions& options = {});
   static Tokens open(const std::vector<std::string>& paths, const TokensOptions& options = {});
 

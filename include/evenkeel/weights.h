@@ -68,7 +68,7 @@ class LoadedTensor {
 class Weights {
  public:
   // A .safetensors or .gguf file; a pattern; an index of shards (model.safetensors.index.json); or
-  // the folder of a model. Throws Error (kFormat, kInvalid, kSystem, kBudget).
+  // the folder of a model. Files may be URLs. Throws Error (kFormat, kInvalid, kSystem, kBudget).
   static Weights open(const std::string& path, const WeightsOptions& options = {});
 
   Weights(Weights&&) noexcept;

@@ -23,15 +23,16 @@ namespace evenkeel {
 // Options of all writers.
 struct WriteOptions {
   // Bytes that the writer may occupy: its buffers (16 MiB at most), and the page cache if the
-  // filesystem does not support direct writes. See budget.h.
+  // filesystem does not support direct writes. An upload takes three quarters of it, at most
+  // 256 MiB unless `expected_bytes` needs more; it needs 21 MiB. See budget.h.
   Budget budget = {};
-  // Writes FILE.xxh3 beside the file, which `evenkeel verify` checks.
+  // Writes FILE.xxh3 beside the file, which `evenkeel verify` checks. Not for uploads.
   bool checksums = false;
   // Continues from the last checkpoint of a writer that was killed. Without a checkpoint, it starts
-  // from the beginning.
+  // from the beginning. Not for uploads.
   bool resume = false;
-  // Called every 50 ms while waiting for the disk. An exception from it ends the wait, and the
-  // writer can no longer be used.
+  // Called every 50 ms while waiting for the disk or the server. An exception from it ends the
+  // wait, and the writer can no longer be used.
   std::function<void()> while_waiting = {};
   // About how many bytes will be written; 0: not known. An object on a server has at most 10,000
   // parts. This number makes the parts large enough, and a budget that is too small for them fails
@@ -53,10 +54,12 @@ struct ArrayWriterOptions : WriteOptions {
 
 // Writes an array file. The file gets its name only in `close`, when it is complete. Until then it
 // is NAME.partial, and a crash leaves the old file or none. Data goes to the disk by direct writes,
-// several at a time, while the caller produces more. Nothing stays in the page cache. Use it from
-// one thread at a time; do not use it in a child of fork. Movable, not copyable; a moved-from
-// writer may only be destroyed or assigned to. Without `close`, the destructor deletes the partial
-// file unless it has a checkpoint.
+// several at a time, while the caller produces more. Nothing stays in the page cache. If the path
+// is s3://bucket/key, the data is uploaded in parts instead, and `close` makes the object appear;
+// docs/writing.md says what uploads cannot do. Use it from one thread at a time; do not use it in a
+// child of fork. Movable, not copyable; a moved-from writer may only be destroyed or assigned to.
+// Without `close`, the destructor deletes the partial file unless it has a checkpoint, or drops the
+// upload.
 class ArrayWriter {
  public:
   // Throws Error (kInvalid, kBudget, kSystem); kInvalid also if the checkpoint belongs to another

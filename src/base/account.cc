@@ -50,10 +50,10 @@ Reservation::Account::~Account() {
 }
 
 void Reservation::Account::disinherit() {
-  for (Holder& holder : holders) {
-    if (holder.in_children || holder.inherited) continue;
-    holder.inherited = true;
-    in_use -= holder.bytes;
+  for (const auto& [address, holder] : holders) {
+    if (holder->in_children || holder->inherited) continue;
+    holder->inherited = true;
+    in_use -= holder->bytes;
   }
   for (Cache& cache : caches) {
     if (cache.inherited) continue;
@@ -70,12 +70,14 @@ void Reservation::Account::disinherit() {
 Reservation::Holder* Reservation::Account::take(std::uint64_t bytes, std::string_view what,
                                                 bool of_read) {
   if (bytes > beyond(limit, in_use)) return nullptr;
-  holders.push_back({bytes, std::string(what), of_read});
+  auto made = std::make_unique<Holder>(Holder{bytes, std::string(what), of_read});
+  Holder* const holder = made.get();
+  holders.emplace(holder, std::move(made));
   in_use += bytes;
   if (of_read) in_reads += bytes;
   peak = std::max(peak, in_use);
   most_this_period = std::max(most_this_period, uncached());
-  return &holders.back();
+  return holder;
 }
 
 void Reservation::Account::give_back(const Holder* holder) {
@@ -85,7 +87,7 @@ void Reservation::Account::give_back(const Holder* holder) {
     in_use -= holder->bytes;
     if (holder->of_read) in_reads -= holder->bytes;
   }
-  holders.remove_if([&](const Holder& one) { return &one == holder; });
+  holders.erase(holder);
   if (!waiting.empty()) all.changed().notify_all();
 }
 
@@ -119,8 +121,8 @@ std::vector<BudgetUse> Reservation::Account::uses(bool with_caches) const {
     use.bytes += bytes;
     ++use.count;
   };
-  for (const Holder& holder : holders) {
-    if (!holder.inherited) add(holder.what, holder.bytes);
+  for (const auto& [address, holder] : holders) {
+    if (!holder->inherited) add(holder->what, holder->bytes);
   }
   for (const Cache& cache : caches) {
     if (with_caches && !cache.inherited && cache.bytes > 0) add(cache.what, cache.bytes);

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
@@ -68,7 +69,7 @@ struct Reservation::Account {
   std::uint64_t in_use = 0, peak = 0;
   std::uint64_t in_reads = 0;  // the part of in_use that reads hold
   std::uint64_t cached = 0;    // the part of in_use that caches hold
-  std::list<Holder> holders;
+  std::unordered_map<const Holder*, std::unique_ptr<Holder>> holders;  // by their addresses
   std::list<Cache> caches;
   std::vector<std::shared_ptr<ReadAheadMemory::Entry>> read_ahead;
   // Number of reservations for which caches are freeing memory now. No cache grows meanwhile.

@@ -169,6 +169,17 @@ TEST(ReservationRelease, TwiceIsFine) {
   EXPECT_EQ(budget.in_use(), 0u);
 }
 
+// Each took time in proportion to those that were left, so this took minutes.
+TEST(ReservationRelease, CostsTheSameHoweverManyThereAre) {
+  const Watchdog watchdog(std::chrono::minutes(1));
+  const Budget budget(1'000'000);
+  std::vector<Reservation> held;
+  for (int i = 0; i < 200'000; ++i) held.push_back(budget.reserve(1, "one of many"));
+  EXPECT_EQ(budget.in_use(), 200'000u);
+  held.clear();
+  EXPECT_EQ(budget.in_use(), 0u);
+}
+
 RC_GTEST_PROP(BudgetAccount, AgreesWithASum, (const std::vector<std::uint16_t>& steps)) {
   const Budget budget(100'000);
   std::vector<Reservation> held;

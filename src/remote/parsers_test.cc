@@ -76,6 +76,13 @@ TEST(HttpHeader, KeepsTheFieldsOfTheLastAnswer) {
   EXPECT_EQ(answer.content_length, 12u);
 }
 
+TEST(HttpHeader, KeepsLongAddressesWhole) {
+  const std::string address = "https://host/x?token=" + std::string(20'000, 'a');
+  HttpAnswer answer;
+  take_header("Location: " + address + "\r\n", answer);
+  EXPECT_EQ(answer.location, address);
+}
+
 TEST(References, AreResolvedAsInRfc3986) {
   const Address base = parse_address("http://a/b/c/d.npy?q");
   const std::pair<std::string_view, std::string_view> examples[] = {

@@ -106,13 +106,15 @@ void take_header(std::string_view line, HttpAnswer& answer) {
   if (colon == line.npos || colon > 64) return;
   constexpr std::size_t kMostValue = 4096;
   const std::string name = lower(line.substr(0, colon));
-  const std::string_view value = trim_blanks(line.substr(colon + 1)).substr(0, kMostValue);
+  const std::string_view whole = trim_blanks(line.substr(colon + 1));
+  const std::string_view value = whole.substr(0, kMostValue);
   if (name == "etag") answer.etag = value;
   if (name == "last-modified") answer.last_modified = value;
   if (name == "content-range") answer.content_range = value;
   if (name == "content-encoding") answer.content_encoding = value;
   if (name == "content-length") answer.content_length = parse_count(value);
-  if (name == "location") answer.location = value;
+  // A part of an address would be another address. libcurl limits the length of a line.
+  if (name == "location") answer.location = whole;
   if (name == "retry-after") answer.retry_after = value;
   if (name == "x-amz-bucket-region") answer.region = value;
 }

@@ -36,6 +36,7 @@ extern float numbers[ROWS][COLUMNS];
 extern int32_t labels[ROWS];
 extern uint16_t stream[TOKENS];
 
+void write_file(const char *name, const void *data, size_t bytes);
 /* x.f32 as an array of ROWS rows. */
 evenkeel_array *open_numbers(const evenkeel_budget *budget);
 

@@ -14,7 +14,7 @@ float numbers[ROWS][COLUMNS];
 int32_t labels[ROWS];
 uint16_t stream[TOKENS];
 
-static void write_file(const char *name, const void *data, size_t bytes) {
+void write_file(const char *name, const void *data, size_t bytes) {
   FILE *file = fopen(name, "wb");
   if (!file || fwrite(data, 1, bytes, file) != bytes || fclose(file) != 0) {
     perror(name);

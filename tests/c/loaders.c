@@ -1,4 +1,7 @@
 /* Token streams and the loaders, as a C program sees them. */
+#define _POSIX_C_SOURCE 200809L
+#include <unistd.h>
+
 #include "tests/c/check.h"
 
 static evenkeel_token_loader *token_loader(const evenkeel_tokens *tokens,
@@ -100,6 +103,34 @@ static void test_token_batches(const evenkeel_tokens *tokens) {
   CHECK(loader == NULL);
 }
 
+/* Documents of 1 to 10 tokens, each in one piece. */
+static void test_whole_documents(void) {
+  uint16_t text[55];
+  int tokens = 0;
+  for (int length = 1; length <= 10; ++length) {
+    for (int i = 1; i <= length; ++i) text[tokens++] = i == length ? 7 : 100;
+  }
+  write_file("documents.bin", text, sizeof text);
+  evenkeel_tokens *documents = NULL;
+  MUST(evenkeel_tokens_open("documents.bin", NULL, &documents));
+  const int64_t eos = 7;
+  const evenkeel_token_loader_options options = {.size = sizeof options,
+                                                 .batch_size = BATCH,
+                                                 .block_size = BLOCK,
+                                                 .order = "shuffled",
+                                                 .documents = "whole",
+                                                 .eos = &eos};
+  evenkeel_token_loader *loader = token_loader(documents, &options);
+  evenkeel_token_batch batch = {.size = sizeof batch};
+  MUST(evenkeel_token_loader_next(loader, &batch));
+  CHECK(batch.rows == 1 && batch.cu_seqlens_count == BATCH + 1);
+  CHECK((uint64_t)batch.cu_seqlens[BATCH] == batch.columns);
+  evenkeel_token_loader_free(loader);
+  evenkeel_tokens_free(documents);
+  unlink("documents.bin");
+  unlink("documents.bin.eos7.documents"); /* the index of documents */
+}
+
 void test_tokens(void) {
   evenkeel_budget *budget = NULL;
   MUST(evenkeel_budget_new("8MiB", &budget));
@@ -116,6 +147,7 @@ void test_tokens(void) {
   const uint64_t beyond = TOKENS - 49;
   FAILS(evenkeel_tokens_crops(tokens, &beyond, 1, 50, crops, sizeof crops), EVENKEEL_INDEX, "");
   test_token_batches(tokens);
+  test_whole_documents();
 
   evenkeel_token_loader_options large = {
       .size = sizeof large, .batch_size = 1000, .block_size = 10000};
