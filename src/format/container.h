@@ -34,8 +34,8 @@ std::vector<Member> members_of(const Source& source, std::string_view head, bool
 Part read_member(const Source& source, std::string_view head, const std::string& name);
 
 // The files of a folder that Hugging Face `datasets` saved, in order; empty for other folders.
-// Throws Error (kFormat) if it cannot be read, and Error (kInvalid) for folders that only the Python
-// package reads.
+// Throws Error (kFormat) if it cannot be read, and Error (kInvalid) for folders that only the
+// Python package reads.
 std::vector<std::string> dataset_files(const std::string& folder);
 
 // The error for a name that does not exist, or for no name if there are several arrays.
