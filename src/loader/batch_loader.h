@@ -31,7 +31,7 @@ class BatchLoader {
   struct Lent {
     Batch batch;
     Loan loan;
-    std::vector<std::shared_ptr<const void>> keep;  // memory that the loan does not own
+    std::vector<std::shared_ptr<ExtraMemory>> keep;  // memory that the loan does not own
   };
   ReadAhead::Outcome lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
     Pipeline::Lent taken;

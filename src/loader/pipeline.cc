@@ -296,7 +296,17 @@ ReadAhead::Outcome Pipeline::lend(Lent& lent, ReadAhead::Clock::time_point deadl
     throw wrong_use("all memory that was passed in for batches is in use")
         .hint("release a batch before you take the next one");
   }
-  return ahead_->take(taking(lent), deadline);
+  const ReadAhead::Outcome outcome = ahead_->take(taking(lent), deadline);
+  if (outcome != ReadAhead::Outcome::kTaken) return outcome;
+  std::vector<std::weak_ptr<ExtraMemory>> before(lent.keep.begin(), lent.keep.end());
+  {
+    MutexLock lock(mutex_);
+    before.swap(kept_);
+  }
+  for (const auto& one : before) {
+    if (const auto memory = one.lock()) memory->share.release();
+  }
+  return outcome;
 }
 
 std::uint64_t Pipeline::step() const {

@@ -15,11 +15,18 @@
 
 #include "array/lending_pool.h"
 #include "array/read_ahead.h"
+#include "base/memory.h"
 #include "base/mutex.h"
 #include "base/read_ahead_memory.h"
 #include "loader/schedule.h"
 
 namespace evenkeel {
+
+// Memory of a batch that does not fit its buffer.
+struct ExtraMemory {
+  Reservation share;  // ends before the memory does if the caller keeps the batch
+  Pages pages;
+};
 
 // The part that differs between loaders. `add_slot` is called before all others. There is one call
 // of `job` at a time, and one of `finish` for each slot.
@@ -36,8 +43,8 @@ class Assembler {
   // A finished batch.
   struct Finished {
     std::vector<const std::byte*> fields;
-    std::vector<std::uint64_t> sizes;               // in bytes; empty if all are as expected
-    std::vector<std::shared_ptr<const void>> keep;  // memory that the pool does not own
+    std::vector<std::uint64_t> sizes;                // in bytes; empty if all are as expected
+    std::vector<std::shared_ptr<ExtraMemory>> keep;  // memory that the pool does not own
   };
 
   // The largest size of each field of a finished batch: x and y, or one for each array.
@@ -114,7 +121,7 @@ class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
   // The next batch, or nullptr after the last. Options::keep determines how long it is valid. Not
   // thread-safe.
   const Lent* next();
-  // The next batch, valid for the lifetime of its loan.
+  // The next batch, valid for the lifetime of its loan. The batch before it no longer counts.
   ReadAhead::Outcome lend(Lent& lent, ReadAhead::Clock::time_point deadline);
 
   std::uint64_t step() const;
@@ -197,6 +204,7 @@ class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
 
   mutable Mutex mutex_;
   mutable Schedule explaining_ GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<ExtraMemory>> kept_ GUARDED_BY(mutex_);  // of the last batch of `lend`
 
   // The batches that are kept valid for the caller of `next`.
   std::deque<Lent> held_;

@@ -4,10 +4,12 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/sys.h"
 #include "base/visible.h"
 #include "evenkeel/error.h"
 #include "loader/data.h"
@@ -253,10 +255,14 @@ void RaggedField::begin_values(Slot& slot, std::size_t which, std::byte* out) co
 void RaggedField::make_room(Slot& slot, std::size_t which, std::uint64_t bytes) const {
   Values& values = slot.values[which];
   if (bytes <= values.room) return;
-  auto larger = std::make_shared<PageBuffer>(slot.budget, bytes, "a batch of long rows");
+  const std::string_view what = "a batch of long rows";
+  auto larger = std::make_shared<ExtraMemory>();
+  // A size that would round up past 2^64 is reserved unrounded, and therefore refused.
+  larger->share = slot.budget.reserve(std::max(bytes, round_up(bytes, sys::page_size())), what);
+  larger->pages = Pages(bytes, what);
   const std::uint64_t used = slot.taken * item_bytes(which);
-  if (used > 0) std::memcpy(larger->data(), values.data, used);
-  values.data = larger->data();
+  if (used > 0) std::memcpy(larger->pages.data(), values.data, used);
+  values.data = larger->pages.data();
   values.room = bytes;
   values.own = std::move(larger);
 }

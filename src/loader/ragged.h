@@ -13,6 +13,7 @@
 #include "array/row_feed.h"
 #include "base/memory.h"
 #include "evenkeel/loader.h"
+#include "loader/pipeline.h"
 #include "loader/ragged_windows.h"
 
 namespace evenkeel {
@@ -66,7 +67,7 @@ class RaggedField {
   struct Finished {
     const std::byte* data = nullptr;
     std::uint64_t bytes = 0;
-    std::shared_ptr<const void> keep;
+    std::shared_ptr<ExtraMemory> keep;
   };
   Finished finished(std::size_t slot, std::size_t output, std::span<const std::uint64_t> rows,
                     std::byte* out);
@@ -74,7 +75,7 @@ class RaggedField {
  private:
   struct Values {
     PageBuffer staging;  // for dense batches
-    std::shared_ptr<PageBuffer> own;
+    std::shared_ptr<ExtraMemory> own;
     std::byte* data = nullptr;
     std::uint64_t room = 0;  // bytes at `data`
     std::vector<JobRun> runs;

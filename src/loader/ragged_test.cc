@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "loader/row_loader.h"
@@ -101,6 +102,30 @@ TEST_F(RaggedLoader, ASmallerBudgetLeavesTheBatchesAsTheyAre) {
       }
     }
     budget_.resize(16_MiB);
+  }
+}
+
+// The caller may keep batches: only the last one counts.
+TEST_F(RaggedLoader, BatchesOfLongRowsThatAreKeptLeaveTheBudget) {
+  make(1003, EngineKind::kDirect);
+  const LoaderField field = LoaderField::ragged(*values_, *offsets_);
+  Loader::Impl loader({{{field}, 1}}, {.batch_size = 1, .order = OrderKind::kSequential}, true);
+  std::vector<Loader::Impl::Lent> kept(5);
+  for (Loader::Impl::Lent& lent : kept) {
+    loader.seek(500);
+    const auto deadline = ReadAhead::Clock::now() + std::chrono::minutes(1);
+    ASSERT_EQ(loader.lend(lent, deadline), ReadAhead::Outcome::kTaken);
+  }
+  const auto uses = budget_.uses();
+  const auto use = std::ranges::find(uses, "a batch of long rows", &BudgetUse::what);
+  ASSERT_NE(use, uses.end());
+  EXPECT_EQ(use->count, 1u);
+  for (const Loader::Impl::Lent& lent : kept) {
+    const auto values = lent.batch.as<std::int32_t>(0).flat();
+    ASSERT_EQ(values.size(), 3000u);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], static_cast<std::int32_t>(50'000 + i));
+    }
   }
 }
 
