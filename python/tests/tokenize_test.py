@@ -301,6 +301,8 @@ def test_errors_say_where_and_what_to_do(folder):
         )
     wrong(MemoryError, "does not hold one worker", "bad.jsonl", "o.bin", "bytes", budget="8MiB")
     wrong(ValueError, "the format is not clear from the name", __file__, "o.bin", "bytes")
+    os.mkfifo("pipe.txt")
+    wrong(ValueError, "pipe.txt: this is not a regular file", "pipe.txt", "o.bin", "bytes")
     wrong(ValueError, "uint8 does not hold", "bad.jsonl", "o.bin", "bytes", dtype="uint8")
     wrong(ValueError, "could overlap itself", "bad.jsonl", "o.bin", "bytes", separator="aba")
     wrong(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -90,7 +91,13 @@ def _input_of(path: str, kind: str | None, whole_files: bool) -> Input:
             f"tokenize {printable(path)}: {found} files have their own compression, and cannot be"
             f" read from {compression} files\nhint: decompress it"
         )
-    size = os.stat(path).st_size
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise ValueError(
+            f"tokenize {printable(path)}: this is not a regular file\nhint: pipes and devices"
+            " cannot be read at any offset; copy the data into a file"
+        )
+    size = status.st_size
     path = os.path.abspath(path)
     units = 1
     if found == "parquet":
