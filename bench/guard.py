@@ -148,7 +148,7 @@ class Table:
         print(f"| {what} | {measured} | {wanted} | {word} |", flush=True)
 
 
-def both(path, repeats, cold, **work):
+def both(path, repeats, *, cold, **work):
     """Unguarded and guarded runs in turn; returns pairs of figures."""
     pairs = []
     for _ in range(repeats):
@@ -196,7 +196,7 @@ def within(table, what, pairs, line):
 def crops_cold(table, args, small_readahead):
     path = data.make(args.dir / "tokens.bin", args.size)
     count = args.crops * (4 if small_readahead else 1)
-    pairs = both(path, args.repeats, True, how="crops", count=count, budget=BUDGET)
+    pairs = both(path, args.repeats, cold=True, how="crops", count=count, budget=BUDGET)
     what = f"{count:,} crops of 2 KiB from {args.size // GIB} GiB, cold"
     compare(table, what, pairs, 1.3 if small_readahead else 2, "crops/s")
     within(table, what, pairs, LINE)
@@ -206,7 +206,7 @@ def rows_limited(table, args, small_readahead):
     path = data.make_rows(args.dir / "rows.npy", args.rows)
     count = args.crops * (4 if small_readahead else 1)
     budget = 128 * MIB
-    pairs = both(path, args.repeats, True, how="rows", count=count, budget=budget, limit=LIMIT)
+    pairs = both(path, args.repeats, cold=True, how="rows", count=count, budget=budget, limit=LIMIT)
     if pairs is None:
         return
     what = f"{count:,} shuffled rows of {args.rows:,} × 162, 400 MB cgroup"
@@ -217,14 +217,16 @@ def rows_limited(table, args, small_readahead):
 def cached(table, args, small_readahead):
     path = data.make(args.dir / "cached.bin", args.size // 4)
     pairs = both(
-        path, args.repeats + 2, False, how="crops", count=args.crops * 100, budget=args.size
+        path, args.repeats + 2, cold=False, how="crops", count=args.crops * 100, budget=args.size
     )
     compare(table, "crops, all cached, budget larger than the file", pairs, 0.97, "crops/s")
 
 
 def scan_cold(table, args, small_readahead):
     path = data.make(args.dir / "tokens.bin", args.size)
-    pairs = both(path, args.repeats, True, how="scan", count=args.size // (8 * MIB), budget=BUDGET)
+    pairs = both(
+        path, args.repeats, cold=True, how="scan", count=args.size // (8 * MIB), budget=BUDGET
+    )
     what = f"scan of {args.size // GIB} GiB in chunks of 8 MiB, cold"
     compare(table, what, pairs, 0.9, "chunks/s")
     within(table, what, pairs, LINE)

@@ -258,15 +258,15 @@ void CachedRun::deliver(const Piece& piece, const std::byte* bytes) {
   if (read.ticket) arena_.give_back(*read.ticket);
 }
 
-void CachedRun::finish_block(BlockName name, bool fetched) {
+void CachedRun::finish_block(BlockName name, BlockSource source) {
   auto node = blocks_.extract(name);
   Block& block = node.mapped();
   const std::byte* const bytes = at(block.slot) + DiskCache::kHeader;
   for (const Piece& piece : block.pieces) {
     deliver(piece, bytes + (piece.from - name.second * DiskCache::kBlock));
   }
-  bool kept = !fetched;
-  if (fetched) {
+  bool kept = source == BlockSource::kDisk;
+  if (source == BlockSource::kServer) {
     --fetching_;
     if (!key(name).empty())
       kept = cache_.cache.store(key(name), name.second, at(block.slot), block.length);
@@ -297,7 +297,7 @@ void CachedRun::wait(bool busy) {
   for (const Transfer* transfer : done_) {
     const auto found = std::ranges::find_if(
         blocks_, [&](const auto& entry) { return &entry.second.transfer == transfer; });
-    finish_block(found->first, true);
+    finish_block(found->first, BlockSource::kServer);
   }
   done_.clear();
 }
@@ -352,7 +352,7 @@ void CachedRun::complete_disk(std::uint32_t id, std::int64_t result) {
   }
   if (whole) cache.touch(name, read.name.second);  // `cache.read` does that itself
   bytes_from_cache_ += read.length;
-  finish_block(read.name, false);
+  finish_block(read.name, BlockSource::kDisk);
 }
 
 }  // namespace evenkeel

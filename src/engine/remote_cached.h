@@ -139,7 +139,8 @@ class CachedRun {
   bool place(const Piece& piece);
   bool read_part(const Piece& piece, std::byte* buffer, std::optional<std::uint64_t> ticket);
   void deliver(const Piece& piece, const std::byte* bytes);
-  void finish_block(BlockName name, bool fetched);
+  enum class BlockSource : std::uint8_t { kServer, kDisk };
+  void finish_block(BlockName name, BlockSource source);
   void fetch(Block& block);
   void push(DiskRead read, std::uint64_t offset);
   void take_disk(std::size_t enough);

@@ -271,11 +271,12 @@ KindsDrawn kinds_of(const ProfileReport& report) {
   return kinds;
 }
 
-void draw_grid(SvgText& svg, const Frame& frame, const std::vector<Tick>& ticks, bool labels) {
+void draw_grid(SvgText& svg, const Frame& frame, const std::vector<Tick>& ticks,
+               PlotLabels labels) {
   for (const Tick& tick : ticks) {
     const double y = frame.y(tick.value);
     svg.line(tick.value == 0 ? "floor" : "grid", 0, y, frame.width, y);
-    if (labels) svg.words("tick right", -8, y + 4, tick.label);
+    if (labels == PlotLabels::kShown) svg.words("tick right", -8, y + 4, tick.label);
   }
 }
 

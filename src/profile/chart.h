@@ -71,7 +71,8 @@ struct KindsDrawn {
 };
 KindsDrawn kinds_of(const ProfileReport& report);
 
-void draw_grid(SvgText& svg, const Frame& frame, const std::vector<Tick>& ticks, bool labels);
+enum class PlotLabels : std::uint8_t { kNone, kShown };
+void draw_grid(SvgText& svg, const Frame& frame, const std::vector<Tick>& ticks, PlotLabels labels);
 void draw_times(SvgText& svg, const Frame& frame, int wanted);
 void draw_memory(SvgText& svg, const Frame& frame, const ProfileRun& run);
 // Draws over the memory: hatches what is above the budget, and adds the line of the budget.

@@ -84,7 +84,7 @@ double mark_rows_height(const ProfileRun& run) {
   return run.marks.empty() ? 0 : kMarkRows * kRowHeight;
 }
 
-void draw_marks(SvgText& svg, const Frame& frame, const ProfileRun& run, bool words) {
+void draw_marks(SvgText& svg, const Frame& frame, const ProfileRun& run, PlotLabels labels) {
   std::vector<ProfileMark> marks = run.marks;
   std::ranges::stable_sort(marks, {}, &ProfileMark::seconds);
   Rows rows;
@@ -97,7 +97,7 @@ void draw_marks(SvgText& svg, const Frame& frame, const ProfileRun& run, bool wo
     const double width = text_width(shown, kSize);
     const bool leftwards = x + 3 + width > frame.width;
     const double left = leftwards ? x - 3 - width : x + 3;
-    const auto row = words ? rows.take(left, left + width) : std::nullopt;
+    const auto row = labels == PlotLabels::kShown ? rows.take(left, left + width) : std::nullopt;
     const double top = row ? -kRowHeight * static_cast<double>(kMarkRows - *row) : 0;
     svg.line("mark", x, top, x, frame.height);
     if (row)
@@ -140,10 +140,10 @@ double draw_main(SvgText& svg, const ProfileReport& report, const SvgScale& scal
   const Frame frame = frame_of(scale, 230, scale.bytes);
   top += 14 + mark_rows_height(run);
   svg.place(kLeft, top);
-  draw_grid(svg, frame, size_ticks(scale.bytes, 5), true);
+  draw_grid(svg, frame, size_ticks(scale.bytes, 5), PlotLabels::kShown);
   draw_memory(svg, frame, run);
   if (report.budget && scale.budget_in_sight) draw_budget(svg, frame, run, *report.budget);
-  draw_marks(svg, frame, run, true);
+  draw_marks(svg, frame, run, PlotLabels::kShown);
   if (run.samples.empty()) svg.words("middle", kWidth / 2, frame.height / 2, "no samples");
   if (report.budget) draw_budget_words(svg, frame, report, scale);
   svg.close("g");
@@ -165,7 +165,7 @@ double draw_strip(SvgText& svg, const ProfileRun& run, const SvgScale& scale, co
   top += 32;
   svg.words("bold", kLeft, top - 8, strip.words + (most > 0 ? "" : ": none"));
   svg.place(kLeft, top);
-  draw_grid(svg, frame, strip.ticks(most, 2), true);
+  draw_grid(svg, frame, strip.ticks(most, 2), PlotLabels::kShown);
   draw_rate(svg, frame, run, strip.counter);
   svg.close("g");
   return top + frame.height;
@@ -233,7 +233,7 @@ double head_height(const ProfileReport& report, double width) {
 }
 
 void draw_plot(SvgText& svg, const ProfileReport& report, const ProfileRun& run,
-               const SvgScale& scale, double width, bool labels) {
+               const SvgScale& scale, double width, PlotLabels labels) {
   const Frame frame = {.width = width,
                        .height = kPlotHeight,
                        .seconds = scale.seconds,
@@ -242,7 +242,7 @@ void draw_plot(SvgText& svg, const ProfileReport& report, const ProfileRun& run,
   draw_grid(svg, frame, size_ticks(scale.bytes, 4), labels);
   draw_memory(svg, frame, run);
   if (report.budget && scale.budget_in_sight) draw_budget(svg, frame, run, *report.budget);
-  draw_marks(svg, frame, run, false);
+  draw_marks(svg, frame, run, PlotLabels::kNone);
   if (run.samples.empty()) svg.words("middle", width / 2, kPlotHeight / 2, "no samples");
   draw_times(svg, frame, 5);
 }
@@ -268,7 +268,8 @@ double draw_multiples(SvgText& svg, const ProfileReport& report, const SvgScale&
     draw_card_head(svg, report.runs[i], report.budget, width);
     svg.close("g");
     svg.place(x, y + head);
-    draw_plot(svg, report, report.runs[i], scale, width, column == 0);
+    draw_plot(svg, report, report.runs[i], scale, width,
+              column == 0 ? PlotLabels::kShown : PlotLabels::kNone);
     svg.close("g");
   }
   return y + head + kPlotHeight + kFoot;

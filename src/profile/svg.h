@@ -28,7 +28,7 @@ inline constexpr std::size_t kMarkRows = 2;  // rows of labels above the plot
 
 double mark_rows_height(const ProfileRun& run);
 
-// Draws a line for each mark, and with `words` the labels that fit above the plot.
-void draw_marks(SvgText& svg, const Frame& frame, const ProfileRun& run, bool words);
+// Draws a line for each mark, and, if labels are shown, those that fit above the plot.
+void draw_marks(SvgText& svg, const Frame& frame, const ProfileRun& run, PlotLabels labels);
 
 }  // namespace evenkeel
