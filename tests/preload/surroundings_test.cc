@@ -241,7 +241,8 @@ TEST_F(PreloadSurroundings, TheLibraryBringsNothingAlong) {
   EXPECT_THAT(symbols.defined,
               UnorderedElementsAre("mmap", "mmap64", "mremap", "munmap", "mprotect",
                                    "pkey_mprotect", "madvise", "posix_madvise", "remap_file_pages",
-                                   "shmat", "umount", "umount2", "prctl", "fork"));
+                                   "shmat", "umount", "umount2", "prctl", "setns", "unshare",
+                                   "fork"));
   EXPECT_THAT(symbols.needed,
               IsSubsetOf({"dlsym", "dlerror", "__fork", "getenv", "getauxval", "pthread_create",
                           "pthread_detach", "pthread_attr_init", "pthread_attr_destroy",
