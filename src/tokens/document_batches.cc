@@ -233,6 +233,7 @@ void DocumentBatches::prepare(std::size_t slot, std::span<const std::uint64_t> r
     fields.begin_row(i);
     mark_by_index(set, start, alone ? found[i] : set.reading.reader->locate(start), fields);
   }
+  fields.finish();
 }
 
 void DocumentBatches::mark_by_tokens(const Set& set, std::uint64_t start, const std::byte* stored,
@@ -266,8 +267,8 @@ void DocumentBatches::mark_by_tokens(const Set& set, std::uint64_t start, const 
 
 void DocumentBatches::finish(std::size_t slot, std::span<const std::uint64_t> rows,
                              const std::byte* stored, std::byte* memory) const {
-  DocumentFields fields = fields_in(memory);
   if (by_tokens_) {
+    DocumentFields fields = fields_in(memory);
     fields.begin();
     for (std::uint64_t i = 0; i < rows.size(); ++i) {
       const Set& set = set_of(rows[i]);
@@ -275,8 +276,8 @@ void DocumentBatches::finish(std::size_t slot, std::span<const std::uint64_t> ro
       mark_by_tokens(set, rows[i] - set.first_row, stored + i * (columns_ + 1) * joined_.dtype.size,
                      fields);
     }
+    fields.finish();
   }
-  fields.finish();
   if (masks_.any()) {
     masks_.apply(slot, reinterpret_cast<std::uint8_t*>(memory + layout_.loss_mask));
   }

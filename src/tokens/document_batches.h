@@ -82,8 +82,9 @@ class DocumentBatches {
     masks_.keep_slots(count);
   }
 
-  // Look up the documents of a batch; `fields` is where its fields go. `runs` also returns what to
-  // read, to memory that begins at `stored`.
+  // Look up the documents of a batch and fill its fields except x, y and what needs the tokens;
+  // `fields` is where they go. `runs` also returns what to read, to memory that begins at `stored`.
+  // They are called by the thread that reads, so that the thread that finishes has less to do.
   void prepare(std::size_t slot, std::span<const std::uint64_t> rows, std::byte* fields);
   std::span<const JobRun> runs(std::size_t slot, std::span<const std::uint64_t> rows,
                                std::byte* fields, std::byte* stored);
@@ -91,7 +92,8 @@ class DocumentBatches {
   // `prepare` or `runs`.
   const std::shared_ptr<Array::Impl>& mask_array() const { return masks_.array(); }
   Job& mask_job(std::size_t slot) { return masks_.job(slot); }
-  // Called when everything was read. Fills the fields except x and y.
+  // Called when everything was read. Finds the documents if `bos` and `eos` in the tokens separate
+  // them, and applies loss masks.
   void finish(std::size_t slot, std::span<const std::uint64_t> rows, const std::byte* stored,
               std::byte* fields) const;
   // With `in_pieces`, fills x and y. Returns false if a token does not fit `out`.

@@ -141,6 +141,7 @@ std::span<const JobRun> DocumentBatches::runs(std::size_t slot, std::span<const 
     if (column < columns_) mine.padding.emplace_back(row_begin + column, columns_ - column);
   }
   if (whole()) fields.set_places(row_begin);
+  fields.finish();
   return mine.runs;
 }
 
