@@ -238,11 +238,11 @@ TEST_F(PreloadSurroundings, TheLibraryBringsNothingAlong) {
   const Symbols symbols = symbols_of(EVENKEEL_PRELOAD_LIBRARY);
   EXPECT_EQ(symbols.libraries, 0);
   EXPECT_EQ(symbols.versions, 0);
-  EXPECT_THAT(symbols.defined,
-              UnorderedElementsAre("mmap", "mmap64", "mremap", "munmap", "mprotect",
-                                   "pkey_mprotect", "madvise", "posix_madvise", "remap_file_pages",
-                                   "shmat", "umount", "umount2", "prctl", "setns", "unshare",
-                                   "fork"));
+  EXPECT_THAT(
+      symbols.defined,
+      UnorderedElementsAre("mmap", "mmap64", "mremap", "munmap", "mprotect", "pkey_mprotect",
+                           "madvise", "posix_madvise", "remap_file_pages", "shmat", "umount",
+                           "umount2", "prctl", "setns", "unshare", "fork"));
   EXPECT_THAT(symbols.needed,
               IsSubsetOf({"dlsym", "dlerror", "__fork", "getenv", "getauxval", "pthread_create",
                           "pthread_detach", "pthread_attr_init", "pthread_attr_destroy",
