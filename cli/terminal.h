@@ -30,7 +30,7 @@ std::string bar(double share, int width = 20);
 // The first `columns` characters of UTF-8 text: a line that wraps cannot be rewritten.
 std::string first_columns(const std::string& text, std::size_t columns);
 
-// Prints text. All output of the tool goes through this function: file names and commands may
+// Prints text. All text for people goes through this function: file names and commands may
 // contain any bytes, so control sequences are made visible (base/visible.h). On a terminal, the
 // first words of some lines have a colour ("note:"), unless NO_COLOR is set. Throws
 // Error if stdout cannot be written; what cannot be written to stderr is lost.
