@@ -203,7 +203,7 @@ std::vector<std::pair<std::string, std::string>> described(const Batches& batche
                                measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
        {"budget", fmt::format("{}, of which {} were reserved", format_size(tokens.budget().limit()),
                               format_size(tokens.budget().peak()))},
-       {"engine", fmt::format("{}: {}", engine.how, engine.why)}});
+       {"engine", fmt::format("{}; {}", engine.how, engine.why)}});
   return lines;
 }
 
