@@ -26,8 +26,7 @@ def imported(module: str, package: str) -> Any:
         return import_module(module)
     except ImportError:
         raise ImportError(
-            f"tokenize: {package} is not installed\nhint: pip install {package}, or everything"
-            " that `evenkeel tokenize` can use: pip install 'evenkeel[tokenize]'"
+            f"tokenize: {package} is not installed\nhint: pip install {package}"
         ) from None
 
 
