@@ -226,10 +226,13 @@ def _chunks(dataset: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
     rows, per_chunk = dataset.shape[0], dataset.chunks[0]
     expected = -(-rows // per_chunk)
     found: dict[int, int] = {}
+    # HDF5 before 1.14.4 leaves the user block out of these addresses (HDFGroup/hdf5 3003).
+    old = _h5py().h5.get_libversion() < (1, 14, 4)
+    base = dataset.file.userblock_size if old else 0
 
     def visit(chunk: Any) -> None:
         if chunk.chunk_offset[0] < rows:
-            found[chunk.chunk_offset[0] // per_chunk] = chunk.byte_offset
+            found[chunk.chunk_offset[0] // per_chunk] = base + chunk.byte_offset
 
     if hasattr(dataset.id, "chunk_iter"):
         dataset.id.chunk_iter(visit)
