@@ -180,8 +180,10 @@ class Array(Closing, Reductions):
         nbytes += self._numbers_bytes(wanted.rows)
         if not wanted.direct:
             nbytes += math.prod(wanted.shape) * self._dtype.itemsize
-        if wanted.by_rows and not wanted.direct and nbytes > self.budget.left:
-            return self._in_parts(wanted)
+        if not wanted.direct and nbytes > self.budget.left:
+            wanted = wanted.by_parts or wanted
+            if wanted.by_rows:
+                return self._in_parts(wanted)
         room = self._room(nbytes, wanted.shape)
         block = self._block(wanted.rows)
         if wanted.direct:

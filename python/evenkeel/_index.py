@@ -74,6 +74,7 @@ class Wanted:
     direct: bool  # the block is the result after reshaping: rows may then repeat, in any order
     by_rows: bool = False  # each row of the result comes from one row of the block
     index_bytes: int = 0  # what `rows` and `index` take, if the library made them
+    by_parts: Wanted | None = None  # the same result, made of a part of the rows at a time
 
 
 def resolve(index: Any, of: NDArray, room: Room | None = None) -> Wanted:
@@ -99,16 +100,20 @@ def resolve(index: Any, of: NDArray, room: Room | None = None) -> Wanted:
         rows = checked_rows(taken, shape[0])
         if direct:
             return Wanted(answer, rows.reshape(-1), (), True)
+        parts = None
+        if place == 0 and rows.ndim == 1 and _are_basic(items[1:]):
+            parts = Wanted(answer, rows, (slice(None), *items[1:]), False, by_rows=True)
         try:
             working = room(_SORTED * rows.size, answer) if room is not None else None
         except MemoryError:
-            if place == 0 and rows.ndim == 1 and _are_basic(items[1:]):
-                return Wanted(answer, rows, (slice(None), *items[1:]), False, by_rows=True)
-            raise
+            if parts is None:
+                raise
+            return parts
         rows, back = np.unique(row_numbers(rows, shape[0]), return_inverse=True)
         del working
         items[place] = back.reshape(taken.shape)
-        return Wanted(answer, rows, tuple(items), False, False, rows.nbytes + back.nbytes)
+        nbytes = rows.nbytes + back.nbytes
+        return Wanted(answer, rows, tuple(items), False, False, nbytes, parts)
     row = taken + shape[0] if taken < 0 else taken
     rows, items[place] = range(row, row + 1), 0
     return Wanted(answer, rows, tuple(items), direct)
