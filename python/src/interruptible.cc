@@ -227,7 +227,9 @@ bool wait_for_background() {
     if (one.generation != ForkGeneration::now()) continue;
     any = true;
     while (!one.task->wait_for(kSignalInterval) && std::chrono::steady_clock::now() < deadline) {
-      if (main) without.check_signals();
+      if (!main) continue;
+      without.check_signals();
+      if (one.generation != ForkGeneration::now()) return any;  // a handler forked
     }
   }
   return any;

@@ -12,13 +12,14 @@ namespace {
 
 std::atomic<pid_t> ending = 0;  // the thread that ends the interpreter
 std::atomic<int> taking = 0;    // threads that wait for the GIL here
-std::atomic<int> inside = 0;    // threads in a WithGil
+std::atomic<int> inside = 0;    // threads in a WithGil, which count once for each they are in
+thread_local int inside_here = 0;
 
-// A child of fork has none of these threads: it would wait for them forever.
+// A child of fork has none of these threads but the one that forked, perhaps in a WithGil.
 [[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {
   ending = 0;
   taking = 0;
-  inside = 0;
+  inside = inside_here;
 });
 
 // Uses the system call: glibc has gettid since 2.30, and wheels support 2.28.
@@ -55,11 +56,13 @@ WithGil::WithGil() {
   acquire_gil([this] {
     state_ = PyGILState_Ensure();
     ++inside;
+    ++inside_here;
   });
 }
 
 WithGil::~WithGil() {
   --inside;
+  --inside_here;
   PyGILState_Release(state_);
 }
 
