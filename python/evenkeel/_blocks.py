@@ -180,7 +180,8 @@ class InBlocks(Stepping):
         others were passed to the loader. A mixture with documents="packed" or "whole", with stages
         or with max_epochs needs the streams= of the state, whose default depends on world and batch
         size."""
-        if self._order == "blocks" and isinstance(state, Mapping) and "state" in state:
+        known = isinstance(state, Mapping) and isinstance(state.get("state"), str)
+        if self._order == "blocks" and known:
             self._require_told(Blocks(*self.blocks_of_state(state["state"])))
         Stepping.load_state_dict(self, state)  # no super(): see _stepping.over
 

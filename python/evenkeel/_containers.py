@@ -59,7 +59,7 @@ def open_container(files: list[bytes], name: str | None, column: str | None, how
         raise TypeError(f"open: the name of an array must be a string, not {wanted!r}")
     # Looking at an object costs a request. The reader itself handles a container of one array.
     kind = "" if wanted is None and is_url(files[0]) else kind_of(files[0])
-    if kind == "" and wanted is None:
+    if kind == "" and not wanted:
         return None
     if kind in ("hdf5", "zarr", "mds", "litdata"):
         if len(files) > 1:

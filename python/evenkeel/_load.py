@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import operator
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -141,7 +142,7 @@ def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str
     whole = _fitting(Wanted(name, type_, tuple(shape), dtype, file, offset, size))
     for pattern, share in slices.items():
         if fnmatch.fnmatchcase(name, pattern):
-            return _share(whole, *share)
+            return _share(whole, *map(operator.index, share))
     return whole
 
 

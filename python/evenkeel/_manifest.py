@@ -141,6 +141,7 @@ class Manifest:
         progress: Progress | None = None,
     ) -> dict[str, Any]:
         """Runs a part, or continues it after a failure. A part that is done stays as it is."""
+        progress = callback(progress)
         if not 0 <= part < len(self):
             raise IndexError(f"{self.work}: part {part} of a manifest of {len(self)} parts")
         report = self._finished_report()

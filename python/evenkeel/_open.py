@@ -9,7 +9,7 @@ from typing import Any
 from evenkeel import _core
 from evenkeel._array import Array
 from evenkeel._containers import open_container
-from evenkeel._files import AnyBudget, Paths, expand, is_url, names_weights
+from evenkeel._files import AnyBudget, Paths, engine_name, expand, is_url, names_weights
 from evenkeel._weights import Weights
 
 
@@ -62,6 +62,7 @@ def open(
     >>> evenkeel.open("numbers.bin", dtype=">i2", shape=(-1, 4))[1]
     array([4, 5, 6, 7], dtype='>i2')
     """
+    engine = engine_name(engine)
     if dtype is None and names_weights(paths):
         if shape is not None or offset != 0 or cache is not None or page_cache != "spare":
             raise ValueError(
