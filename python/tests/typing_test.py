@@ -54,6 +54,9 @@ def test_the_stub_is_that_of_the_module(tmp_path):
     [
         "evenkeel",
         "_array",
+        "_open",
+        "_write",
+        "_write_tokens",
         "_batches",
         "_tokens",
         "_rows",
