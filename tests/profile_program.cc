@@ -6,6 +6,7 @@
 //   read PATH MIB  reads it, keeps it open       open PATH     keeps it open
 //   child MIB      starts one that holds this    end           ends the last
 //   grow MIB N     MIB more, N times, 10 ms apart
+//   cached PATH    marks "PATH cached BYTES", as mincore sees it
 //   mark TEXT      to whoever profiles           marks N       1, 2, ... N
 //   say TEXT       on stdout                     sleep MS
 //   hold NAME MS   marks "NAME begin", sleeps, marks "NAME end"
@@ -117,6 +118,16 @@ void mark(const std::string& text) {
   ::close(fd);
 }
 
+void count_cached(const std::string& path) {
+  map_file(path.c_str());
+  std::vector<unsigned char> resident((mapped.size + 4095) / 4096);
+  require(::mincore(mapped.data, mapped.size, resident.data()) == 0, "mincore");
+  ::munmap(mapped.data, mapped.size);
+  std::size_t pages = 0;
+  for (const unsigned char page : resident) pages += page & 1;
+  mark(path + " cached " + std::to_string(pages * 4096));
+}
+
 void say(const std::string& text) {
   const std::string line = text + "\n";
   require(::write(STDOUT_FILENO, line.data(), line.size()) >= 0, "stdout");
@@ -173,6 +184,8 @@ int main(int, char** words) {
         take(mib, MAP_PRIVATE);
         sleep_ms(10);
       }
+    } else if (verb == "cached") {
+      count_cached(next());
     } else if (verb == "mark") {
       mark(next());
     } else if (verb == "marks") {
