@@ -24,7 +24,7 @@ GROUP_BYTES = 16 << 20
 GROUP_RUNS = 4096
 # With this many processors, large tensors on the CPU also go through a few buffers. The virtual
 # disk of a machine with 16 processors filled buffers 1.5 times as fast as memory of the size of the
-# tensors, and all processors share the copying. With 2 processors this was not measured.
+# tensors, and two threads copy faster than it reads. With 2 processors this was not measured.
 COPYING_PROCESSORS = 8
 LEAST_FOR_BUFFERS = 8 << 20  # a smaller budget has no room for buffers
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import mmap
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from evenkeel import _core
-from evenkeel._load import GROUP_BYTES, GROUP_RUNS, OWN_PAGES, Runs, Wanted, flat_bytes
+from evenkeel._files import is_url
+from evenkeel._load import GROUP_RUNS, OWN_PAGES, Runs, Wanted, flat_bytes
 
+# From a disk: 16 MiB in huge pages are filled again and again faster than 128 MiB in turn.
+_BUFFER_BYTES = 2 << 20
+# A server answers later than a disk, so more must be in flight.
+_REMOTE_BUFFER_BYTES = 16 << 20
 _MOST_BUFFERS = 8
+_LEAST_BUFFERS = 2
+# To the CPU. Two threads copy faster than a disk reads; more of them slow the disk of a virtual
+# machine down, whose host needs processors, too.
+_COPYING_THREADS = 2
 _PAGE = mmap.PAGESIZE
 # Requested bytes this close together are read in one request.
 _GAP = 1 << 20
@@ -35,23 +47,25 @@ def read_through_buffers(
     wanted = [tensor for tensor in wanted if tensor.bytes > 0]
     if not wanted:
         return
-    size, number = _buffers(weights.budget)
+    remote = any(is_url(path) for path in weights.paths)
+    size, number = _buffers(weights.budget, _REMOTE_BUFFER_BYTES if remote else _BUFFER_BYTES)
     to_gpu = any(result[tensor.name].device.type != "cpu" for tensor in wanted)
     share = weights.reserve(size * number, "pinned buffers" if to_gpu else "buffers of tensors")
-    pinned: list[_Pinned] = []
+    pinned = None
     try:
+        # In one piece, so that all of it is in huge pages.
         if to_gpu:
-            for _ in range(number):
-                pinned.append(_Pinned(size))
-            buffers = [one.bytes for one in pinned]
+            pinned = _Pinned(size * number)
+            region = pinned.bytes
         else:
-            buffers = [torch.from_numpy(_core.allocate(0, size)) for _ in range(number)]
+            region = torch.from_numpy(_core.allocate(0, size * number))
+        buffers = [region[i * size : (i + 1) * size] for i in range(number)]
         runs, copies = _fill_plan(wanted, buffers, size)
         _copy_all(runs.reader(weights, number), copies, buffers, result)
-        del buffers
+        del buffers, region
     finally:
-        for one in pinned:
-            one.release()
+        if pinned is not None:
+            pinned.release()
         share.release()
 
 
@@ -80,13 +94,12 @@ class _Pinned:
         self.bytes = torch.empty(0, dtype=torch.uint8)
 
 
-def _buffers(budget: Any) -> tuple[int, int]:
-    """Size and number of the buffers: half of what the budget has left."""
+def _buffers(budget: Any, size: int) -> tuple[int, int]:
+    """Size and number of the buffers: at most half of what the budget has left."""
     left = budget.left // 2
-    size = GROUP_BYTES
-    while size > OWN_PAGES and left // size < 3:
+    while size > OWN_PAGES and left // size <= _LEAST_BUFFERS:
         size //= 2
-    return size, max(2, min(_MOST_BUFFERS, left // size))
+    return size, max(_LEAST_BUFFERS, min(_MOST_BUFFERS, left // size))
 
 
 def _fill_plan(
@@ -163,17 +176,22 @@ def _copy_all(
 ) -> None:
     streams: dict[torch.device, torch.cuda.Stream] = {}
     flat = {name: flat_bytes(result[name]) for group in copies for name, *_ in group}
-    under_way: deque[list[torch.cuda.Event]] = deque()
+    # Of each buffer that is being copied, calls that return when a part of it has been.
+    under_way: deque[list[Callable[[], object]]] = deque()
+    most_under_way = min(_COPYING_THREADS, len(buffers) - 1)
+    # Its threads are started when there is something to copy to the CPU.
+    threads = concurrent.futures.ThreadPoolExecutor(_COPYING_THREADS)
     try:
         for number, group in enumerate(copies):
             reader.next()
             buffer = buffers[number % len(buffers)]
+            to_cpu = []
             used = set()
             for copy in group:
                 target = flat[copy.name][copy.first : copy.first + copy.length]
                 source = buffer[copy.begin : copy.begin + copy.length]
                 if target.device.type == "cpu":
-                    target.copy_(source)  # by several threads of torch
+                    to_cpu.append((target.numpy(), source.numpy()))
                     continue
                 stream = streams.get(target.device)
                 if stream is None:
@@ -184,20 +202,31 @@ def _copy_all(
                 with torch.cuda.stream(stream):
                     target.copy_(source, non_blocking=True)
                 used.add(stream)
-            events = []
+            ends: list[Callable[[], object]] = []
+            if to_cpu:
+                ends.append(threads.submit(_copy_to_cpu, to_cpu).result)
             for stream in used:
                 event = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 event.record(stream)
-                events.append(event)
-            under_way.append(events)
+                ends.append(event.synchronize)
+            under_way.append(ends)
             # Buffers are returned in order: one behind a copy in progress waits, too.
-            if len(under_way) > 1 or not any(under_way):
-                for event in under_way.popleft():
-                    event.synchronize()
+            if len(under_way) > most_under_way:
+                for end in under_way.popleft():
+                    end()
                 reader.release()
+        for ends in under_way:
+            for end in ends:
+                end()
         reader.next()  # raises if a file changed after the last group
     finally:
         reader.close()
+        threads.shutdown()
         for device, stream in streams.items():
             stream.synchronize()
             torch.cuda.current_stream(device).wait_stream(stream)
+
+
+def _copy_to_cpu(copies: list[tuple[Any, Any]]) -> None:
+    for target, source in copies:
+        np.copyto(target, source)  # without the GIL

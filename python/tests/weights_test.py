@@ -208,7 +208,7 @@ def replay(path, slices, size, number, budget="16MiB"):
     with evenkeel.open(path, budget=budget) as weights:
         wanted = [_load._wanted(t, slices, "safetensors") for t in weights.tensors.values()]
         wanted = [tensor for tensor in wanted if tensor.bytes > 0]
-        buffers = [torch.from_numpy(_core.allocate(0, size)) for _ in range(number)]
+        buffers = torch.from_numpy(_core.allocate(0, size * number)).split(size)
         runs, copies = _load_buffers._fill_plan(wanted, buffers, size)
         result = {t.name: torch.full((t.bytes,), 99, dtype=torch.uint8) for t in wanted}
         reader = runs.reader(weights._weights, number)
@@ -263,12 +263,13 @@ def test_gaps_and_shards_through_buffers(tmp_path):
             assert same(loaded[f"{shard}.{i}"], some(torch.uint8, size))
 
 
-def test_buffers_are_half_of_what_is_left():
+def test_buffers_take_at_most_half_of_what_is_left():
     from evenkeel import _load_buffers
 
-    for limit in (4 << 20, 64 << 20, 1 << 30):
-        size, number = _load_buffers._buffers(evenkeel.Budget(limit))
-        assert size * number <= limit // 2 and number >= 2 and size >= 1 << 20
+    for limit in (4 << 20, 12 << 20, 64 << 20, 1 << 30):
+        for wanted in (_load_buffers._BUFFER_BYTES, _load_buffers._REMOTE_BUFFER_BYTES):
+            size, number = _load_buffers._buffers(evenkeel.Budget(limit), wanted)
+            assert size * number <= limit // 2 and number >= 2 and 1 << 20 <= size <= wanted
 
 
 def test_pinned_memory_is_whole_pages_and_is_given_back(monkeypatch):
