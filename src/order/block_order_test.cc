@@ -10,6 +10,7 @@
 
 #include "evenkeel/error.h"
 #include "order/chi_square.h"
+#include "tests/sanitizers.h"
 
 namespace evenkeel {
 namespace {
@@ -51,7 +52,7 @@ TEST(BlockOrder, HasEveryRowOnceAndAnInverseForEverySmallSize) {
 }
 
 RC_GTEST_PROP(BlockOrder, HasEveryRowOnceAndAnInverse, (std::uint64_t seed, std::uint64_t epoch)) {
-  const auto rows = *rc::gen::inRange<std::uint64_t>(1, 3000);
+  const auto rows = *rc::gen::inRange<std::uint64_t>(1, kSanitized ? 600 : 3000);
   const BlockOptions blocks{*rc::gen::inRange<std::uint64_t>(1, 200),
                             *rc::gen::inRange<std::uint64_t>(1, 50),
                             *rc::gen::inRange<std::uint64_t>(1, 100)};
@@ -84,7 +85,7 @@ TEST(BlockOrder, APartOfASequenceIsTheSameHoweverItIsAskedFor) {
 }
 
 TEST(BlockOrder, TheGlobalSequenceIsTheSameForEveryWorldThatDividesTheStreams) {
-  for (const std::uint64_t rows : {1, 11, 960, 1003}) {
+  for (const std::uint64_t rows : {1, 11, kSanitized ? 241 : 960, kSanitized ? 251 : 1003}) {
     // Windows of 60 and of 70 rows: 70 is not a multiple of the streams.
     for (const BlockOptions& blocks : {BlockOptions{10, 6, 12}, BlockOptions{10, 7, 12}}) {
       const std::vector<std::uint64_t> global = all_rows(block_shuffled(3, 4, blocks), rows);
@@ -179,7 +180,7 @@ TEST(BlockOrder, BlocksBeginElsewhereInEveryEpoch) {
 TEST(BlockOrder, EachRowComesAtEachPositionEquallyOften) {
   for (const std::uint64_t position : {0, 1, 9, 12, 22}) {
     std::vector<std::uint64_t> counts(23);
-    for (std::uint64_t seed = 0; seed < 10000; ++seed) {
+    for (std::uint64_t seed = 0; seed < (kSanitized ? 2000 : 10000); ++seed) {
       ++counts[Sequence(block_shuffled(seed / 100, seed % 100, {3, 3, 2}), 23)[position]];
     }
     EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation) << "position " << position;
