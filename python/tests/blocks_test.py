@@ -82,6 +82,12 @@ def test_it_continues_on_another_number_of_ranks(path):
             assert (parts.reshape(-1) == rows).all()
 
 
+def test_a_state_that_is_no_string_is_refused(path):
+    loader = evenkeel.Loader(opened(path), 4, order="blocks")
+    with pytest.raises(ValueError, match="state"):
+        loader.load_state_dict({"state": None})
+
+
 def test_a_state_of_other_sizes_is_refused_when_sizes_were_given(path):
     state = opened(path).batches(100, shuffle="blocks", block=50, window=5000).state_dict()
     other = opened(path).batches(100, shuffle="blocks", block=40)

@@ -74,6 +74,16 @@ def test_one_column_of_many_rows_by_number(tmp_path):
             a[np.append(index, len(data)), 0]
 
 
+@pytest.mark.parametrize("count", [5_000, 60_000, 300_000])
+def test_one_column_of_rows_that_do_not_fit(tmp_path, count):
+    """The numbers of 60,000 rows can be sorted in the budget, but the rows do not fit."""
+    data = np.arange(80_000 * 64, dtype=np.float32).reshape(-1, 64)
+    np.save(tmp_path / "rows.npy", data)
+    index = np.random.default_rng(3).permutation(np.arange(count) % len(data))
+    with evenkeel.open(tmp_path / "rows.npy", budget="16MiB", engine="read") as a:
+        np.testing.assert_array_equal(a[index, 1], data[index, 1])
+
+
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.01])
 def test_columns_of_rows_that_a_mask_selects(tmp_path, share):
     data = np.arange(1 << 20, dtype=np.float32).reshape(-1, 4)

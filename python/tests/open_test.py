@@ -140,6 +140,16 @@ def test_arguments_of_a_wrong_type_are_named(folder, options, error, words):
     Path("raw").write_bytes(bytes(64))
     with pytest.raises(error, match=words):
         evenkeel.open("raw", **options)
+    if "engine" in options:
+        np.savez("a.npz", x=np.arange(3))
+        with pytest.raises(error, match=words):
+            evenkeel.open("a.npz", **options)
+
+
+def test_an_empty_name_is_none(folder):
+    fields = np.zeros(3, dtype=[("a", "<i4"), ("b", "<f8")])
+    np.save("fields.npy", fields)
+    assert evenkeel.open("fields.npy", name="").dtype == fields.dtype
 
 
 def test_system_errors_are_pythons_own(folder):

@@ -216,6 +216,8 @@ def test_what_cannot_be(folder):
         evenkeel.shuffle("x.npy", "y.npy", seed=-1)
     with pytest.raises(IndexError, match="part 4 of a manifest of 4 parts"):
         evenkeel.plan_shuffle("x.npy", "y.npy", parts=2).run(4)
+    with pytest.raises(TypeError, match="progress must be a function; got 3"):
+        evenkeel.plan_shuffle("x.npy", "y.npy", parts=2).run(0, progress=3)
 
 
 def test_numbers_are_not_cut_off(folder):

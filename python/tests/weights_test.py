@@ -146,6 +146,15 @@ def test_slices(model, axis, world):
             assert same(part, state[name].chunk(world, axis)[rank].contiguous())
 
 
+def test_slices_of_numpys_integers(tmp_path):
+    """Products of small integers of NumPy overflow."""
+    state = {"t": some(torch.uint8, 4096, 100)}
+    save_file(state, tmp_path / "m.safetensors")
+    small = (np.int8(0), np.uint8(3), np.uint8(8))
+    part = evenkeel.load_safetensors(tmp_path / "m.safetensors", slice={"*": small})["t"]
+    assert same(part, state["t"].chunk(8)[3])
+
+
 def test_slices_that_cannot_be(model):
     path, _ = model
     for share, message in [
