@@ -404,7 +404,8 @@ std::vector<Evictor::Candidate> Evictor::oldest_first() const {
 }
 
 // All parts are started before any is waited for, so that processes release them at the same time.
-// Parts that stay become newer than all others. Returns how many that are.
+// Parts that stay become newer than all others, except that those that wait for the disk are tried
+// once more first. Returns how many became newer.
 std::size_t Evictor::release_parts(std::span<const Candidate> parts) {
   std::size_t staying = 0;
   for (const Candidate& one : parts) {
@@ -416,7 +417,7 @@ std::size_t Evictor::release_parts(std::span<const Candidate> parts) {
     const std::uint64_t left = one.cache().cached;
     report_.cached = report_.cached - before + left;
     report_.bytes_released += growth(left, before);
-    if (left != 0) ++staying;
+    if (left != 0 && !one.cache().writing) ++staying;
   }
   return staying;
 }
@@ -511,6 +512,7 @@ Seconds Evictor::release_uncounted(const Activity& activity) {
   }
   resident_at_add_ = 0;
   releasing_ = false;
+  stayed_ = 0;
   const Activity after = activity_->read();
   at_release_ = after;
   // Bytes read since the estimate may have arrived after the release. Count them for the next one.
