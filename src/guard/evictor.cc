@@ -211,12 +211,13 @@ void Evictor::forget_unmapped() {
   if (options_.remember) look_at_unmapped();
   std::uint64_t fetched = 0;
   const std::size_t forgotten = std::erase_if(files_, [&](const auto& one) {
-    const GuardedFile& file = *one.second;
+    GuardedFile& file = *one.second;
     if (!file.mappings().empty()) return false;
     if (options_.remember && file.counted() && file.cache_map().cached() != 0 && !file.deleted()) {
       return false;
     }
     fetched += file.cache_map().fetched();
+    file.forgotten();
     return true;
   });
   if (forgotten == 0) return;
@@ -229,6 +230,7 @@ void Evictor::forget_unmapped() {
 void Evictor::forget(std::uint64_t device, std::uint64_t inode) {
   const auto place = files_.find({device, inode});
   forgotten_fetched_ += place->second->cache_map().fetched();
+  place->second->forgotten();
   files_.erase(place);
   sum_up();
   files_changed();

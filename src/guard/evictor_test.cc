@@ -105,5 +105,30 @@ TEST(Evictor, TriesAllChangedPartsBeforeItWaitsForTheDisk) {
   EXPECT_TRUE(until(enough, [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }));
 }
 
+class ForgottenFile : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Remembered, ForgottenFile, testing::Bool());
+
+// Later mappings of the file would be advised to read at random, and never be switched back.
+TEST_P(ForgottenFile, IsNoLongerRandom) {
+  const NumberFile file(2_MiB, true);
+  std::vector<bool> switches;
+  {
+    Evictor evictor({{.budget = 4_MiB}, GetParam()}, std::make_unique<OwnActivity>());
+    const auto prepare = [&](GuardedFile& one) {
+      one.on_switch([&](bool random) { switches.push_back(random); });
+      one.reopen_by([] { return Fd(); });
+      one.set_random(true);
+    };
+    auto mapping = std::make_unique<SlowMapping>(file.bytes(), -1);
+    evictor.add(std::move(mapping), Fd(::open(file.path().c_str(), O_RDONLY)), prepare);
+    evictor.remove(1);
+    struct stat status;
+    ASSERT_EQ(::fstat(file.fd(), &status), 0);
+    std::unique_ptr<GuardedMapping> again = std::make_unique<SlowMapping>(file.bytes(), -1);
+    EXPECT_FALSE(evictor.add_known(again, status.st_dev, status.st_ino));
+  }
+  EXPECT_EQ(switches, (std::vector<bool>{true, false}));
+}
+
 }  // namespace
 }  // namespace evenkeel
