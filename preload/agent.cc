@@ -2,6 +2,7 @@
 
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <initializer_list>
 
@@ -314,8 +315,11 @@ void Agent::thread_ends() {
   futex_wake(thread_ended_, 1 << 30, Among::kThreads);
 }
 
-bool Agent::has_thread() const {
-  return thread_.load() == kRunning && raw(SYS_getpid) == thread_process_.load();
+bool Agent::has_only_other_thread() const {
+  if (thread_.load() != kRunning || raw(SYS_getpid) != thread_process_.load()) return false;
+  struct ::statx task;  // has a link for each thread, and two more as every folder
+  const long error = raw(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &task);
+  return error != 0 || (task.stx_mask & STATX_NLINK) == 0 || task.stx_nlink <= 2 + 2;
 }
 
 // Waits a little for the thread. After thread_ends() the thread still runs code of the C library,

@@ -43,14 +43,14 @@ class Agent {
   // has. Returns false if the tool does not answer.
   bool ask_tool_to_close_files();
 
-  // Whether a thread of this library runs in this process.
-  bool has_thread() const;
+  // Whether a thread of this library runs in this process, and is the only one besides the caller.
+  // If /proc does not tell how many there are, it counts as the only one.
+  bool has_only_other_thread() const;
 
   // Stops guarding this process for good. Called before the program installs a seccomp filter,
   // which may kill it for any system call of this library, or enters a namespace, for which it may
-  // have no other threads. From then on the library makes no system
-  // call of its own. The table counts programs that map large files later, so that the tool can
-  // report them.
+  // have no other threads. From then on the library makes no system call of its own. The table
+  // counts programs that map large files later, so that the tool can report them.
   void leave();
 
   // For the thread that carries out commands. It calls thread_begins() first and thread_ends()

@@ -97,12 +97,13 @@ int unmount(const Call& call) {
   return result;
 }
 
-// A process with several threads cannot enter a user namespace. The thread of this library must not
-// be the reason.
+// A process with several threads cannot enter a user or time namespace, nor the mount namespace of
+// another process. The thread of this library must not be the reason.
 template <class Call>
 int enter_namespace(const Call& call) {
   const int result = call();
-  if (result == 0 || errno != EINVAL || !agent.has_thread()) return result;
+  const bool refused = result != 0 && (errno == EINVAL || errno == EUSERS);
+  if (!refused || !agent.has_only_other_thread()) return result;
   agent.leave();
   return call();
 }
@@ -221,6 +222,8 @@ HOOK int prctl(int option, ...) noexcept {
 }
 
 HOOK int unshare(int flags) noexcept {
+  constexpr int kForOneThread = CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
+  if ((flags & kForOneThread) == 0) return real::unshare(flags);
   return enter_namespace([&] { return real::unshare(flags); });
 }
 

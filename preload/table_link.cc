@@ -236,6 +236,19 @@ bool is_file(const shared_table::File& file, const FileFacts& facts) {
   return file.inode == facts.inode && file.device == facts.device && file.born == facts.born;
 }
 
+bool has_path(const shared_table::SharedTable& table, const shared_table::File& file,
+              const char* path, std::uint64_t length) {
+  if (file.path_length != length) return false;
+  const char* own = file.path;
+  if (length > shared_table::kShortPath) {
+    constexpr std::uint64_t kAll = shared_table::kLongPathBytes;
+    const std::uint64_t at = file.long_path;
+    if (at > kAll || length > kAll - at) return false;
+    own = table.long_paths + at;
+  }
+  return __builtin_memcmp(own, path, length) == 0;
+}
+
 enum class Fill { kDone, kOthersWereFaster, kNoRoomForPath };
 
 // Fills an entry that is in state `state`.
@@ -346,14 +359,18 @@ FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts
   const std::uint32_t first = hash(facts);
   Waits waits;
   Fill fill = Fill::kOthersWereFaster;
+  FileEntry renamed;  // the file by another name
   for (int attempt = 0; attempt < 2; ++attempt) {
     std::uint32_t vacant = shared_table::kFiles, vacant_state = shared_table::kEmpty;
     for (std::uint32_t i = 0; i < shared_table::kFileProbes; ++i) {
       const std::uint32_t index = (first + i) % shared_table::kFiles;
       const shared_table::File& file = table.files[index];
+      // Read first: if the entry is retired meanwhile, is_current() will see another generation.
+      const FileEntry entry{index, file.generation.load()};
       const std::uint32_t state = settled_state(file, waits);
       if (state == shared_table::kFilled && is_file(file, facts)) {
-        return {index, file.generation.load()};
+        if (has_path(table, file, path, path_length)) return entry;
+        renamed = entry;
       }
       const bool unused = state == shared_table::kEmpty || state == shared_table::kFree;
       if (unused && vacant == shared_table::kFiles) {
@@ -368,6 +385,7 @@ FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts
     if (fill == Fill::kDone) return {vacant, file.generation.load()};
     if (fill == Fill::kNoRoomForPath) break;
   }
+  if (renamed.valid()) return renamed;  // the old name may still exist, as a link
   (fill == Fill::kNoRoomForPath ? table.lost_paths : table.lost_files).fetch_add(1);
   notify_tool(table);
   return {};

@@ -43,7 +43,9 @@ struct FileEntry {
   std::uint32_t generation = 0;
   bool valid() const { return index != shared_table::kFiles; }
 };
-// Returns the entry of the file. Fills one if the file is new.
+// Returns the entry of the file with this path. Fills one if there is none: the tool opens files by
+// their paths, so a file that was renamed, or has several names, has several entries. If there is
+// no room for another name, returns the entry with an earlier one.
 FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts, const char* path,
                         std::uint64_t path_length);
 // Call it after publishing a mapping that refers to the entry. Returns false if the tool has

@@ -48,6 +48,48 @@ TEST_F(PreloadFiles, PathsAreKept) {
   EXPECT_EQ(add(2, lengthy).index, second.index) << "the same file";
 }
 
+// The tool opens the file by its path, and the old one leads nowhere.
+TEST_F(PreloadFiles, ARenamedFileHasAnEntryWithItsNewName) {
+  const std::string lengthy = "/" + std::string(3000, 'x');
+  for (const std::string& before : {std::string("/data/a.tmp"), lengthy}) {
+    const FileEntry first = add(before.size(), before);
+    for (const std::string& now : {"z" + before.substr(1), before + "y", std::string("/b")}) {
+      const FileEntry second = add(before.size(), now);
+      ASSERT_TRUE(second.valid());
+      EXPECT_NE(second.index, first.index) << now;
+      EXPECT_EQ(path_of(second), now);
+      EXPECT_EQ(add(before.size(), now).index, second.index) << "known by now";
+    }
+    EXPECT_EQ(path_of(first), before);
+    EXPECT_EQ(add(before.size(), before).index, first.index) << "renamed back";
+  }
+}
+
+TEST_F(PreloadFiles, AFileWithMoreNamesThanHaveRoomIsKnownByAnEarlierOne) {
+  const auto name = [](std::uint32_t i) { return "/name/" + std::to_string(i); };
+  for (std::uint32_t i = 0; i < shared_table::kFileProbes; ++i) {
+    ASSERT_EQ(path_of(add(7, name(i))), name(i));
+  }
+  EXPECT_EQ(path_of(add(7, "/another")), name(shared_table::kFileProbes - 1));
+  EXPECT_EQ(path_of(add(7, name(3))), name(3));
+  table->long_paths_used = shared_table::kLongPathBytes - 1000;
+  ASSERT_TRUE(add(8, "/short").valid());
+  EXPECT_EQ(path_of(add(8, std::string(4000, 'a'))), "/short");
+  EXPECT_EQ(table->lost_files, 0u);
+  EXPECT_EQ(table->lost_paths, 0u);
+}
+
+// An entry of which another program writes nonsense.
+TEST_F(PreloadFiles, AnInvalidPathIsNotRead) {
+  const std::string lengthy(300, 'a');
+  const FileEntry first = add(7, lengthy);
+  ASSERT_TRUE(first.valid());
+  table->files[first.index].long_path = UINT32_MAX - 5;
+  const FileEntry second = add(7, lengthy);
+  EXPECT_NE(second.index, first.index);
+  EXPECT_EQ(path_of(second), lengthy);
+}
+
 TEST_F(PreloadFiles, TheRoomOfARetiredEntryIsUsedAgain) {
   // One entry gets paths that are long, short, and long again.
   const std::uint64_t inode = 7;

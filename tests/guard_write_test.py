@@ -114,5 +114,34 @@ def test_a_written_memmap(anyone, mode):
     assert left == (untouched if mode == "c" else said.strip())
 
 
+RENAMED = """
+import os, sys
+import numpy as np
+
+path, words = sys.argv[1], {words}
+made = np.memmap(path + ".tmp", np.uint64, "w+", shape=words)
+made[:] = np.arange(words)
+del made
+os.rename(path + ".tmp", path)
+data = np.memmap(path, np.uint64, "r+")
+for _ in range(20):
+    data += np.uint64(1)
+    print(data.sum())
+"""
+
+
+def test_a_file_that_is_renamed_after_it_was_written(anyone):
+    """NumPy closes its descriptor, so the tool opens the file by its name."""
+    source = RENAMED.replace("{words}", str(FILE_MIB * MIB // 8))
+    path = anyone.folder / "renamed.bin"
+    expected = plain(anyone, sys.executable, "-c", source, path), digest(path)
+    path.unlink()
+    done = guard(anyone, BUDGET, "--", sys.executable, "-c", source, path)
+    assert (done.stdout, digest(path)) == expected
+    path.unlink()
+    assert done.guarded >= 1
+    assert "cannot be opened" not in " ".join(done.stderr.split())  # the summary wraps its lines
+
+
 if __name__ == "__main__":
     sys.exit(pytest.main([__file__]))

@@ -211,12 +211,13 @@ void Evictor::forget_unmapped() {
   if (options_.remember) look_at_unmapped();
   std::uint64_t fetched = 0;
   const std::size_t forgotten = std::erase_if(files_, [&](const auto& one) {
-    const GuardedFile& file = *one.second;
+    GuardedFile& file = *one.second;
     if (!file.mappings().empty()) return false;
     if (options_.remember && file.counted() && file.cache_map().cached() != 0 && !file.deleted()) {
       return false;
     }
     fetched += file.cache_map().fetched();
+    file.forgotten();
     return true;
   });
   if (forgotten == 0) return;
@@ -229,6 +230,7 @@ void Evictor::forget_unmapped() {
 void Evictor::forget(std::uint64_t device, std::uint64_t inode) {
   const auto place = files_.find({device, inode});
   forgotten_fetched_ += place->second->cache_map().fetched();
+  place->second->forgotten();
   files_.erase(place);
   sum_up();
   files_changed();
@@ -404,7 +406,8 @@ std::vector<Evictor::Candidate> Evictor::oldest_first() const {
 }
 
 // All parts are started before any is waited for, so that processes release them at the same time.
-// Parts that stay become newer than all others. Returns how many that are.
+// Parts that stay become newer than all others, except that those that wait for the disk are tried
+// once more first. Returns how many became newer.
 std::size_t Evictor::release_parts(std::span<const Candidate> parts) {
   std::size_t staying = 0;
   for (const Candidate& one : parts) {
@@ -416,7 +419,7 @@ std::size_t Evictor::release_parts(std::span<const Candidate> parts) {
     const std::uint64_t left = one.cache().cached;
     report_.cached = report_.cached - before + left;
     report_.bytes_released += growth(left, before);
-    if (left != 0) ++staying;
+    if (left != 0 && !one.cache().writing) ++staying;
   }
   return staying;
 }
@@ -511,6 +514,7 @@ Seconds Evictor::release_uncounted(const Activity& activity) {
   }
   resident_at_add_ = 0;
   releasing_ = false;
+  stayed_ = 0;
   const Activity after = activity_->read();
   at_release_ = after;
   // Bytes read since the estimate may have arrived after the release. Count them for the next one.

@@ -288,4 +288,8 @@ void GuardedFile::set_random(bool random) {
   if (on_switch_) on_switch_(random);
 }
 
+void GuardedFile::forgotten() {
+  if (random_ && on_switch_) on_switch_(false);
+}
+
 }  // namespace evenkeel

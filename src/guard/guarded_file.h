@@ -75,6 +75,8 @@ class GuardedFile {
   void limit_readahead();
   // Called at each switch, so that later mappings can be advised in the same way.
   void on_switch(std::function<void(bool random)> call) { on_switch_ = std::move(call); }
+  // Call it before the file is forgotten. Nobody would switch later mappings back to readahead.
+  void forgotten();
 
  private:
   enum class How { kCounted, kUncounted, kInert };

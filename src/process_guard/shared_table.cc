@@ -439,7 +439,8 @@ SharedTableOwner::Answer SharedTableOwner::wait_for_answer(std::uint32_t process
   for (nanoseconds rest = timeout;; rest = left_until(until)) {
     const std::uint32_t done = command.done.load(std::memory_order_acquire);
     if (done == number) return {};
-    // Not filled: the program has taken its entry back to install a seccomp filter.
+    // Not filled: the program has taken its entry back (Agent::leave), or the tool is checking
+    // whether it has ended.
     const bool left = entry.state.load() != shared_table::kFilled;
     if (left || !is_alive(entry)) return {ESTALE, false};
     if (rest.count() <= 0) return {ETIMEDOUT, false};

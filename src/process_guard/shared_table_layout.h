@@ -57,7 +57,7 @@ enum MappingFlags : std::uint32_t {
   kShared = 1,
   kWritable = 2,  // is writable or was at some time
   kAdvised = 4,   // the program itself called madvise: normal, random or sequential. From then on
-                  // kAdvise and kLimitReadahead do nothing
+                  // kLimitReadahead does nothing, and kAdvise only carries out MADV_NOHUGEPAGE
 };
 
 // A reader loads `generation` before and after the other members. They are consistent if it is the
@@ -80,7 +80,8 @@ static_assert(sizeof(MappingArray) % (64 << 10) == 0, "arrays begin at a page of
 enum CommandKind : std::uint32_t {
   kRelease = 1,  // takes pages out of the resident set: MADV_DONTNEED if it cannot lose data, else
                  // MADV_PAGEOUT
-  kAdvise = 2,   // madvise with Command::advice: MADV_NORMAL, MADV_RANDOM or MADV_SEQUENTIAL
+  kAdvise = 2,   // madvise with Command::advice: MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL or
+                 // MADV_NOHUGEPAGE
   kPageOut = 3,  // writes dirty pages with msync, then MADV_PAGEOUT: for files that the tool
                  // cannot open
   kLimitReadahead = 4,  // MADV_HUGEPAGE and MADV_RANDOM: a fault then fetches 2 MiB

@@ -110,6 +110,28 @@ TEST_F(PreloadMappings, ADeletedFileIsRegistered) {
   EXPECT_EQ(wrong(at, kLength), 0u);
 }
 
+// The tool opens it by its new name.
+TEST_F(PreloadMappings, ARenamedFileIsRegisteredByItsNewName) {
+  const std::string renamed = folder.path("renamed"), linked = folder.path("linked");
+  const auto path_of_only = [&] {
+    const auto found = registered();
+    return found.size() == 1 ? owner.file(found[0].file).path : "no single mapping";
+  };
+  std::uint64_t at = program.map(path, kLength);
+  EXPECT_EQ(path_of_only(), path);
+  program.ask("unmap", at, kLength);
+  std::filesystem::rename(path, renamed);
+  at = program.map(renamed, kLength);
+  EXPECT_EQ(path_of_only(), renamed);
+  program.ask("unmap", at, kLength);
+  std::filesystem::create_hard_link(renamed, linked);
+  at = program.map(linked, kLength);
+  EXPECT_EQ(path_of_only(), linked);
+  program.ask("unmap", at, kLength);
+  program.map("gone:" + linked, kLength);
+  EXPECT_EQ(path_of_only(), linked) << "a removed file has its last name";
+}
+
 TEST_F(PreloadMappings, LockedOnesAreNotRegistered) {
   const std::string answer = program.ask_text("map " + path + " 100000 0 1 2001 0");  // MAP_LOCKED
   if (answer[0] == '!') GTEST_SKIP() << "RLIMIT_MEMLOCK allows no MiB";

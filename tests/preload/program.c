@@ -22,6 +22,7 @@
  *   handler PATH             maps and unmaps in a signal handler, 100 times a second or more
  *   sandbox                  a seccomp filter for all threads, which kills for gettid, madvise and
  *                            other calls that this program does not make
+ *   unshare FLAGS            setns NAME, one of its own       idle     in one more thread
  *   storm PATH LENGTH N      threads map, check, change, unmap N times each; how many checks failed
  *   cost PATH LENGTH N       mmap and munmap, N times; nanoseconds for a pair ("-": anonymous)
  *   say TEXT, pid, exit CODE
@@ -254,6 +255,22 @@ static void* rest(void* unused) {
   return unused;
 }
 
+static void* idle(void* unused) {
+  for (;;) pause();
+  return unused;
+}
+
+static void enter(const char* name) {
+  char path[600];
+  snprintf(path, sizeof path, "/proc/self/ns/%s", name);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const int result = setns(fd, 0);
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  errno = error;
+  answer_call(result);
+}
+
 static void shm_over(void* where, word length) {
   const int id = shmget(IPC_PRIVATE, length, IPC_CREAT | 0600);
   void* got = shmat(id, where, SHM_REMAP);
@@ -388,6 +405,13 @@ static void obey(const char* line) {
     answer((word)errno);
   } else if (is("sandbox")) {
     sandbox();
+  } else if (is("unshare")) {
+    answer_call(unshare((int)number(1)));
+  } else if (is("setns")) {
+    enter(words[1]);
+  } else if (is("idle")) {
+    pthread_t other;
+    answer((word)pthread_create(&other, NULL, idle, NULL));
   } else if (is("handler")) {
     handle(words[1]);
     answer(0);

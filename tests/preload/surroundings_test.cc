@@ -137,6 +137,37 @@ TEST_F(PreloadSurroundings, AThreadAtWorkIsWaitedForBeforeAFilter) {
   EXPECT_EQ(program.exit(7), 7);
 }
 
+// For each of these, the kernel requires a process without other threads. 100 is CLONE_VM.
+TEST_F(PreloadSurroundings, TheThreadEndsForWhatNeedsAProcessWithoutThreads) {
+  GuardedProgram plain("");
+  for (const std::string call : {"unshare 100", "setns mnt", "setns time"}) {
+    GuardedProgram program(owner.variable());
+    const std::uint64_t at = program.map(path, kLength);
+    ASSERT_EQ(program.ask("threads"), 2u);
+    const std::string answer = plain.ask_text(call);  // containers may forbid it
+    EXPECT_EQ(program.ask_text(call), answer) << call;
+    EXPECT_EQ(program.ask("check", at, kLength, 0), 0u);
+    if (answer != "0") continue;
+    EXPECT_EQ(program.ask("threads"), 1u) << call;
+    EXPECT_THAT(of(program), IsEmpty()) << call;
+  }
+}
+
+TEST_F(PreloadSurroundings, TheThreadGoesOnIfSuchACallFailsForAnotherReason) {
+  GuardedProgram plain(""), program(owner.variable());
+  program.map(path, kLength);
+  EXPECT_EQ(program.ask_text("unshare 1"), plain.ask_text("unshare 1")) << "no such flag";
+  EXPECT_EQ(program.ask("threads"), 2u);
+  EXPECT_EQ(program.ask("idle"), 0u);
+  EXPECT_EQ(plain.ask("idle"), 0u);
+  for (const std::string call : {"unshare 100", "unshare 10000000", "setns user", "setns mnt"}) {
+    EXPECT_EQ(program.ask_text(call), plain.ask_text(call)) << call;
+  }
+  EXPECT_EQ(program.ask("threads"), 3u);
+  ASSERT_THAT(of(program), SizeIs(1));
+  EXPECT_EQ(let_go(of(program)[0]).error, 0);
+}
+
 TEST_F(PreloadSurroundings, AnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "this is another user already";
   folder.open_to_everyone();
