@@ -146,10 +146,10 @@ def test_arguments_of_a_wrong_type_are_named(folder, options, error, words):
             evenkeel.open("a.npz", **options)
 
 
-def test_an_empty_name_is_none(folder):
-    fields = np.zeros(3, dtype=[("a", "<i4"), ("b", "<f8")])
-    np.save("fields.npy", fields)
-    assert evenkeel.open("fields.npy", name="").dtype == fields.dtype
+def test_a_file_of_one_array_takes_no_name(folder):
+    np.save("fields.npy", np.zeros(3, dtype=[("a", "<i4"), ("b", "<f8")]))
+    with pytest.raises(ValueError, match="name and column choose an array of a file"):
+        evenkeel.open("fields.npy", name="")
 
 
 def test_system_errors_are_pythons_own(folder):
