@@ -213,6 +213,23 @@ def test_ctrl_c_aborts_the_upload(server, folder):
     assert server.dropped == ["upload-0"] and not server.objects
 
 
+def test_an_error_in_an_answer_that_succeeded_is_reported_in_a_few_words(server, monkeypatch):
+    answer = server.respond
+    long = "The parts could not be joined. " * 10_000
+
+    def respond(handler, path, query):
+        if handler.command == "POST" and query.startswith("uploadId"):
+            words = f"<Code>InternalError</Code><Message>{long}</Message>"
+            return 200, {}, xml("Error", words)
+        return answer(handler, path, query)
+
+    server.respond = respond
+    monkeypatch.setenv("EVENKEEL_ATTEMPTS", "2")
+    with pytest.raises(OSError, match=r"says InternalError \(The parts could not") as caught:
+        write_rows("s3://bucket/x.npy")
+    assert len(str(caught.value)) < 1000
+
+
 def begins(request):
     return request["path"].endswith("?uploads=")
 

@@ -51,9 +51,10 @@ class UploadQuestion final : public TextTransfer {
     vanished_ = answer.status == 404 && requests_ > 1 && of_upload_;
     if (vanished_) return Outcome::kDone;
     const Outcome outcome = TextTransfer::judge(answer, reason);
-    const std::string code = outcome == Outcome::kDone ? element(text(), "Error/Code") : "";
-    if (code.empty()) return outcome;
-    reason = "the server says " + code + " " + element(text(), "Error/Message");
+    if (outcome != Outcome::kDone) return outcome;
+    const ServiceError error = parse_service_error(text());
+    if (error.code.empty()) return outcome;
+    reason = "the server says " + error.words();
     return Outcome::kRetry;
   }
   bool writes() const override { return true; }
