@@ -166,6 +166,11 @@ def test_nifti_scaled(tmp_path):
     nib.save(image, tmp_path / "a.nii")
     with pytest.raises(ValueError, match="stored numbers times"):
         evenkeel.open(tmp_path / "a.nii")
+    image = nib.Nifti1Image(np.zeros((4, 4, 4), np.int16), np.eye(4))
+    image.header.set_slope_inter(1e-7, 0.5)
+    nib.save(image, tmp_path / "b.nii")
+    with pytest.raises(ValueError, match="stored numbers times 1e-07 plus 0.5"):
+        evenkeel.open(tmp_path / "b.nii")
 
 
 # ---- HDF5

@@ -155,6 +155,7 @@ def test_workers_take_the_same_samples(tmp_path):
         ({"seed": 2**32}, "below 2^32"),
         ({"samples": 0}, "samples must be 1 or more"),
         ({"surplus": -0.5}, "the surplus must be 0 or more; got -0.5"),
+        ({"surplus": -1e-9}, "the surplus must be 0 or more; got -1e-09"),
         ({"surplus": float("nan")}, "the surplus must be 0 or more; got nan"),
         ({"order": "shuffled", "samples": 9}, 'samples belongs to order="megatron"'),
         ({"block_size": 10**6}, "take a smaller block_size"),

@@ -343,6 +343,7 @@ def test_epochs_of_given_steps_end_with_the_sets(sets, arrays):
     [
         ({"schedule": {0: [1]}}, ValueError, "1 numbers for 2 sets"),
         ({"schedule": {0: [1, -1]}}, ValueError, "stage at step 0: weight 1 is -1"),
+        ({"schedule": {0: [1, -1e-9]}}, ValueError, "stage at step 0: weight 1 is -1e-09"),
         ({"schedule": {0: [0, 0]}}, ValueError, "add up to 0"),
         ({"schedule": {-1: [1, 1]}}, ValueError, "step must be 0 or more"),
         ({"schedule": {}}, ValueError, "no stages"),

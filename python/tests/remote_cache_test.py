@@ -86,6 +86,23 @@ def test_a_process_that_reads_blocks_once_has_used_them(server, rows, tmp_path):
     assert all(block.stat().st_mtime > long_ago + 1000 for block in blocks)
 
 
+def test_uses_are_recorded_once_a_minute(server, rows, tmp_path):
+    """Every time would write the inode of each block that is read."""
+    cache = f"{tmp_path}/ek:64MiB"
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        np.testing.assert_array_equal(a[:], ROWS)
+    blocks = blocks_in(tmp_path / "ek")
+    assert blocks
+    recently = round(time.time()) + 1000  # no time passes in a test
+    for block in blocks:
+        os.utime(block, (recently, recently))
+    for _ in range(2):
+        with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+            np.testing.assert_array_equal(a[:], ROWS)
+            np.testing.assert_array_equal(a[5], ROWS[5])
+    assert {block.stat().st_mtime for block in blocks} == {recently}
+
+
 # Not ("flip", "after"): checksums are compared once, as docs/remote.md says.
 @pytest.mark.parametrize(
     "how, when",

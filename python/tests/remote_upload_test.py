@@ -213,6 +213,80 @@ def test_ctrl_c_aborts_the_upload(server, folder):
     assert server.dropped == ["upload-0"] and not server.objects
 
 
+def test_an_error_in_an_answer_that_succeeded_is_reported_in_a_few_words(server, monkeypatch):
+    answer = server.respond
+    long = "The parts could not be joined. " * 10_000
+
+    def respond(handler, path, query):
+        if handler.command == "POST" and query.startswith("uploadId"):
+            words = f"<Code>InternalError</Code><Message>{long}</Message>"
+            return 200, {}, xml("Error", words)
+        return answer(handler, path, query)
+
+    server.respond = respond
+    monkeypatch.setenv("EVENKEEL_ATTEMPTS", "2")
+    with pytest.raises(OSError, match=r"says InternalError \(The parts could not") as caught:
+        write_rows("s3://bucket/x.npy")
+    assert len(str(caught.value)) < 1000
+
+
+def begins(request):
+    return request["path"].endswith("?uploads=")
+
+
+def asks_for_the_old_object(request):
+    return request["method"] == "GET"
+
+
+def completes(request):
+    return b"<CompleteMultipartUpload>" in request["body"]
+
+
+@pytest.mark.parametrize("delayed", [begins, asks_for_the_old_object, completes])
+def test_a_signal_handler_may_fork_while_the_server_is_asked(server, delayed):
+    """The child must not use the connection of its parent, whose request it is."""
+    program = """if 1:
+        import os, signal, evenkeel
+        children = []
+        def fork(*_):
+            children.append(os.fork())
+            if children == [0]:
+                signal.alarm(20)
+        signal.signal(signal.SIGUSR1, fork)
+        try:
+            with evenkeel.create("s3://bucket/x.npy", "float64", (10,)):
+                pass
+            said = "wrote"
+        except ValueError as error:
+            said = str(error)
+        print("child" if children == [0] else "parent", said, flush=True)
+        if children != [0]:
+            assert os.waitpid(children[0], 0)[1] == 0
+    """
+    server.put("bucket/x.npy", b"old")
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def fault(number):
+        if delayed(server.requests[number]):
+            asked.set()
+            may_answer.wait(60)
+
+    server.fault = fault
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", program], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert asked.wait(60)
+        writer.send_signal(signal.SIGUSR1)
+        child = writer.stdout.readline()
+        may_answer.set()
+        parent = writer.stdout.readline()
+    assert child.startswith("child ") and "is a child of the writing process" in child
+    assert (parent, writer.returncode) == ("parent wrote\n", 0)
+    assert server.objects == {"/bucket/x.npy": npy(np.zeros(10))}
+    assert not server.uploads and not server.dropped
+    assert len([request for request in server.requests if delayed(request)]) == 1
+
+
 @pytest.mark.skipif(TOOL is None, reason="the tool is not built")
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("words", [["convert"], ["shuffle", "--scratch", "."]])

@@ -78,7 +78,7 @@ const std::string& Array::format() const { return impl().layout.format; }
 const std::vector<std::string>& Array::paths() const { return impl().layout.paths; }
 const Budget& Array::budget() const { return impl().budget; }
 ArrayStats Array::stats() const { return impl().stats(); }
-EngineReport Array::engine() const { return impl().engine()->report(); }
+EngineReport Array::engine() const { return impl().report(); }
 
 void Array::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const {
   Impl& array = impl();

@@ -390,6 +390,31 @@ TEST_F(ArrayTest, AResultThatNeedsTheRoomOfTheMappingWaitsForShortReads) {
   EXPECT_NE(array.engine().chosen, EngineKind::kMap);
 }
 
+// The same for calls that only ask the engine something.
+TEST_F(ArrayTest, AResultThatNeedsTheRoomOfTheMappingIsNotRefusedWhileOthersAskForTheEngine) {
+  std::atomic<int> asked = 0;
+  std::atomic<bool> ended = false;
+  for (int i = 0; i < 20; ++i) {
+    const Array array = open(6_MiB / 4, 4, 8_MiB);
+    ASSERT_EQ(array.engine().chosen, EngineKind::kMap);
+    Array::Impl& impl = Internals::of(array);
+    asked = 0;
+    ended = false;
+    std::thread other([&] {
+      for (; !ended; ++asked) {
+        array.engine();
+        impl.maps_files();
+        impl.chunk_rows_that_fit(true, 1);
+      }
+    });
+    while (asked < 10) std::this_thread::yield();
+    EXPECT_NO_THROW(impl.room_for_read(4_MiB, "results"));
+    ended = true;
+    other.join();
+    EXPECT_NE(array.engine().chosen, EngineKind::kMap);
+  }
+}
+
 TEST_F(ArrayTest, AMappingThatIsStillInUseStaysAndTheArrayWorksOn) {
   const Array array = open(6_MiB / 4, 4, 8_MiB);
   ASSERT_EQ(array.engine().chosen, EngineKind::kMap);

@@ -212,8 +212,8 @@ void Array::Impl::Gatherer::do_other_work() {
 class Array::Impl::MappedRead {
  public:
   explicit MappedRead(const Impl& impl) : use_(impl.engine_use_.get()) {
-    MutexLock lock(use_.mutex);
-    while (use_.leaving) use_.changed.wait(use_.mutex);
+    const MutexLock lock(use_.mutex);
+    use_.wait_until_settled();
     if (!impl.engine_ || !impl.engine_->maps_files()) return;
     engine_ = impl.engine_.get();
     ++use_.short_uses;

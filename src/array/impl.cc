@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "array/gatherers.h"
 #include "array/internal.h"
@@ -113,12 +114,25 @@ Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
 
 Array::Impl::~Impl() { live_.end(); }
 
-std::shared_ptr<Engine> Array::Impl::engine() const {
-  EngineUse& use = engine_use_.get();
-  MutexLock lock(use.mutex);
-  while (use.leaving) use.changed.wait(use.mutex);
+template <class Use>
+auto Array::Impl::with_engine(const Use& use) const {
+  EngineUse& engine_use = engine_use_.get();
+  const MutexLock lock(engine_use.mutex);
+  engine_use.wait_until_settled();
   if (!engine_) engine_ = make_engine(EngineKind::kAuto, layout, budget, 0);
-  return engine_;
+  return use(engine_);
+}
+
+std::shared_ptr<Engine> Array::Impl::engine() const {
+  return with_engine([](const std::shared_ptr<Engine>& engine) { return engine; });
+}
+
+EngineReport Array::Impl::report() const {
+  return with_engine([](const auto& engine) { return engine->report(); });
+}
+
+bool Array::Impl::maps_files() const {
+  return with_engine([](const auto& engine) { return engine->maps_files(); });
 }
 
 Array::Impl::SettledEngine Array::Impl::engine_if_settled() const { return SettledEngine(*this); }
@@ -177,8 +191,8 @@ Reservation Array::Impl::room_for_read(std::uint64_t bytes, std::string_view wha
 
 bool Array::Impl::stop_mapping(std::uint64_t bytes) {
   EngineUse& use = engine_use_.get();
-  MutexLock lock(use.mutex);
-  while (use.leaving) use.changed.wait(use.mutex);
+  const MutexLock lock(use.mutex);
+  use.wait_until_settled();
   if (!maps_by_choice(engine_.get())) return false;
   use.leaving = true;
   while (use.short_uses > 0) use.changed.wait(use.mutex);
@@ -207,14 +221,16 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
 }
 
 std::uint64_t Array::Impl::chunk_rows_that_fit(bool in_order, std::uint64_t copies) const {
-  const std::shared_ptr<Engine> engine = this->engine();
+  const auto [alignment, may_stop_mapping] = with_engine([](const auto& engine) {
+    return std::pair(engine->limits().alignment, maps_by_choice(engine.get()));
+  });
   const std::uint64_t page = sys::page_size(), row = layout.row_bytes;
   // A chunk needs its rows, the overhang of two blocks, what rounding to pages adds, and a plan.
   // Rows that are not consecutive also need a number and an entry in the plan each.
   const std::uint64_t plan_limit = in_order && !layout.fortran ? 0 : budget.limit();
   const std::uint64_t plan = RowFeed::memory(plan_limit, 1);
   const std::uint64_t fixed =
-      plan + 2 * std::max(engine->limits().alignment, page) + 2 * page + sizeof(std::uint64_t);
+      plan + 2 * std::max<std::uint64_t>(alignment, page) + 2 * page + sizeof(std::uint64_t);
   const std::uint64_t listed =
       in_order ? 0 : sizeof(std::uint64_t) + RowFeed::memory(plan_limit, 2) - plan;
   const auto fitting = [&](std::uint64_t left, std::uint64_t of_row) {
@@ -222,7 +238,7 @@ std::uint64_t Array::Impl::chunk_rows_that_fit(bool in_order, std::uint64_t copi
   };
   const std::uint64_t left = budget.left();
   const std::uint64_t rows = fitting(left, row * (1 + copies) + listed);
-  if (!maps_by_choice(engine.get())) return rows;
+  if (!may_stop_mapping) return rows;
   // Without the mapping there is more room, minus the read buffers. What the caller holds was
   // reserved beside the mapping, so either result may be larger.
   std::uint64_t mapped = 0;
@@ -243,11 +259,11 @@ void Array::Impl::check_rows(const char* operation, std::uint64_t first,
       .in(layout.paths.empty() ? "" : layout.paths.front());
 }
 
-// Copying the shared_ptr would keep stop_mapping from freeing the mapping.
+// Not with_engine: counters need no engine.
 ArrayStats Array::Impl::stats() const {
   EngineUse& use = engine_use_.get();
   const MutexLock lock(use.mutex);
-  while (use.leaving) use.changed.wait(use.mutex);
+  use.wait_until_settled();
   return stats_of(engine_.get());
 }
 

@@ -32,8 +32,11 @@ struct Array::Impl final : LiveObject {
   Reservation bookkeeping;
 
   // Waits while the engine is being changed, which may take as long as a read. While a caller keeps
-  // the pointer, `stop_mapping` cannot free the mapping.
+  // the pointer, `stop_mapping` cannot free the mapping. So callers that only ask something call
+  // the next two.
   std::shared_ptr<Engine> engine() const;
+  EngineReport report() const;
+  bool maps_files() const;
   // The same for a short call and without waiting; empty if it would have to wait. `stop_mapping`
   // waits until it is destroyed.
   class SettledEngine;
@@ -79,6 +82,9 @@ struct Array::Impl final : LiveObject {
     int short_uses GUARDED_BY(mutex) = 0;    // calls that use the engine now, to copy for example
     bool leaving GUARDED_BY(mutex) = false;  // the mapping is ending: start no new uses of it
 
+    void wait_until_settled() REQUIRES(mutex) {
+      while (leaving) changed.wait(mutex);
+    }
     void end_short_use() EXCLUDES(mutex) {
       const MutexLock lock(mutex);
       if (--short_uses == 0 && leaving) changed.notify_all();
@@ -89,6 +95,10 @@ struct Array::Impl final : LiveObject {
   LiveLabels live_labels() const override;
   ArrayStats engine_stats(const Engine* engine) const;  // since the array was opened
   ArrayStats stats_of(const Engine* engine) const;      // of this process, with the cache
+  // Calls `use` with the pointer to the engine, which cannot change meanwhile. Makes an engine if
+  // there is none.
+  template <class Use>
+  auto with_engine(const Use& use) const;
   // Does not call `use` if it would have to wait for the engine.
   template <class Use>
   void use_settled_engine(const Use& use) const;

@@ -61,11 +61,11 @@ void CacheOfProcess::forget(std::uint32_t file, std::uint64_t block) {
   if (std::uint8_t* const found = entry(file, block)) *found = 0;
 }
 
-void CacheOfProcess::touch(std::uint32_t file, std::uint64_t block, const std::string& key) {
+void CacheOfProcess::touch(std::uint32_t file, std::uint64_t block, int fd) {
   std::uint8_t* const found = entry(file, block);
   if (!found || *found == this_minute()) return;
   *found = this_minute();
-  cache.touch(key, block);
+  DiskCache::touch(fd);
 }
 
 void CacheOfProcess::replace_broken_queue() {
@@ -198,7 +198,7 @@ bool CachedRun::read_part(const Piece& piece, std::byte* buffer,
   read.length = part.length;
   read.begin = number * DiskCache::kBlock + part.begin;
   read.ticket = ticket;
-  cache_.touch(file, number, key(piece.name));
+  cache_.touch(file, number, read.fd.get());
   push(std::move(read), DiskCache::kHeader + part.begin);
   return true;
 }
@@ -350,7 +350,7 @@ void CachedRun::complete_disk(std::uint32_t id, std::int64_t result) {
     fetch(block);
     return;
   }
-  if (whole) cache.touch(name, read.name.second);  // `cache.read` does that itself
+  if (whole) DiskCache::touch(read.fd.get());  // `cache.read` does that itself
   bytes_from_cache_ += read.length;
   finish_block(read.name, BlockSource::kDisk);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/number.h"
 #include "evenkeel/bytes.h"
 #include "format/container.h"
 #include "format/token_part.h"
@@ -361,10 +362,14 @@ Part read_nifti(const Source& source, std::string_view head, const std::string& 
   const auto code = header.at<std::int16_t>(first ? 70 : 12);
   const auto dtype = nifti_type(code);
   if (!dtype) throw fail("data type " + std::to_string(code) + " is not known");
+  // The header of version 1 has floats. They have fewer digits.
+  const auto text = [&](double value) {
+    return first ? number_text(static_cast<float>(value)) : number_text(value);
+  };
   const double offset =
       first ? header.at<float>(108) : static_cast<double>(header.at<std::int64_t>(168));
   if (!(offset >= static_cast<double>(first ? kNifti1Bytes : kNifti2Bytes)) || offset > 1e15) {
-    throw fail("the data begins at byte " + std::to_string(offset));
+    throw fail("the data begins at byte " + text(offset));
   }
   Part part = image_part(source, "nifti", *dtype, big, std::move(shape),
                          static_cast<std::uint64_t>(offset));
@@ -372,10 +377,9 @@ Part read_nifti(const Source& source, std::string_view head, const std::string& 
   const double shift = first ? header.at<float>(116) : header.at<double>(184);
   const bool scaled = std::isfinite(slope) && slope != 0 && (slope != 1 || shift != 0);
   if (scaled) {
-    throw scaled_image(source, part,
-                       "its values are the stored numbers times " + std::to_string(slope) +
-                           " plus " + std::to_string(shift),
-                       big);
+    throw scaled_image(
+        source, part,
+        "its values are the stored numbers times " + text(slope) + " plus " + text(shift), big);
   }
   return part;
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/number.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -87,7 +88,7 @@ Mixture::Mixture(const std::vector<double>& weights, const std::string& where) {
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!std::isfinite(weights[i]) || weights[i] < 0) {
       throw Error(ErrorKind::kInvalid, "mixture",
-                  where + "weight " + std::to_string(i) + " is " + std::to_string(weights[i]))
+                  where + "weight " + std::to_string(i) + " is " + number_text(weights[i]))
           .hint("weights are relative shares: 0 or more, finite, not all 0");
     }
     sum += weights[i];
@@ -95,7 +96,7 @@ Mixture::Mixture(const std::vector<double>& weights, const std::string& where) {
   if (!(sum > 0) || !std::isfinite(sum)) {
     throw Error(ErrorKind::kInvalid, "mixture",
                 where + "the weights of " + std::to_string(weights.size()) + " sets add up to " +
-                    std::to_string(sum))
+                    number_text(sum))
         .hint("at least one set needs a weight above 0");
   }
   std::vector<double> parts;

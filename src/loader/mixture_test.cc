@@ -1,5 +1,6 @@
 #include "loader/mixture.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -7,6 +8,8 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "evenkeel/error.h"
 
@@ -110,6 +113,19 @@ TEST(Mixture, BadWeightsAreRefused) {
   for (const std::vector<double>& weights :
        {std::vector<double>{1, -1}, {nan, 1}, {infinity, 1}, {0, 0}, {}}) {
     EXPECT_THROW(Mixture{weights}, Error);
+  }
+}
+
+TEST(Mixture, ErrorsHaveAllDigitsOfAWeight) {
+  for (const auto& [weights, words] : {std::pair(std::vector{1, -1e-9}, "weight 1 is -1e-09"),
+                                       std::pair(std::vector{1e308, 1e308}, "sets add up to inf"),
+                                       std::pair(std::vector{0.0, 0.0}, "sets add up to 0\n")}) {
+    try {
+      const Mixture mixture(weights);
+      ADD_FAILURE() << words;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(words));
+    }
   }
 }
 

@@ -101,7 +101,7 @@ Loader::Impl::Arrays Loader::Impl::join_fields() const {
       }
       layouts.push_back(&set.fields[i].array_->layout);
     }
-    const EngineKind asked = first->engine()->report().asked;
+    const EngineKind asked = first->report().asked;
     fields.push_back(std::make_shared<Array::Impl>(
         joined_layout(layouts, "rows"),
         ArrayOptions{.budget = first->budget, .engine = asked, .merge_gap = first->merge_gap}));

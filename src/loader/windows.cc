@@ -75,9 +75,9 @@ std::uint64_t LoaderWindows::taken_of_epoch(const Set& set) const {
 
 // Whether the offsets are mapped does not matter: they are small compared to the values.
 bool LoaderWindows::Field::mapped() const {
-  if (!ragged) return array->engine()->maps_files();
+  if (!ragged) return array->maps_files();
   return std::ranges::all_of(ragged->arrays().values,
-                             [](const auto& values) { return values->engine()->maps_files(); });
+                             [](const auto& values) { return values->maps_files(); });
 }
 
 bool LoaderWindows::Field::stop_mapping() const {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/text_file.h"
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
@@ -182,7 +183,7 @@ class Stats {
     }
     for (const double q : options.quantiles) {
       if (q >= 0 && q <= 1) continue;
-      throw Error(ErrorKind::kInvalid, "stats", "there is no quantile " + std::to_string(q))
+      throw Error(ErrorKind::kInvalid, "stats", "there is no quantile " + number_text(q))
           .hint("0.5 is the median");
     }
   }

@@ -219,8 +219,11 @@ std::uint64_t DiskCache::check(const std::string& key, std::uint64_t block,
   return 0;
 }
 
-void DiskCache::touch(const std::string& key, std::uint64_t block) const {
-  (void)::utimensat(AT_FDCWD, path_of(key, block).c_str(), nullptr, 0);
+void DiskCache::touch(int fd) {
+  struct stat status;
+  if (::fstat(fd, &status) != 0 || status.st_mtim.tv_sec + kTouchEvery >= std::time(nullptr))
+    return;
+  (void)::futimens(fd, nullptr);
 }
 
 std::uint64_t DiskCache::read(const std::string& key, std::uint64_t block, std::byte* out) {
@@ -229,11 +232,7 @@ std::uint64_t DiskCache::read(const std::string& key, std::uint64_t block, std::
   if (!fd) return 0;
   const std::size_t got = read_whole(fd.get(), out, kHeader + kBlock);
   const std::uint64_t length = check(key, block, {out, got});
-  struct stat status;
-  if (length > 0 && ::fstat(fd.get(), &status) == 0 &&
-      status.st_mtim.tv_sec + kTouchEvery < std::time(nullptr)) {
-    touch(key, block);
-  }
+  if (length > 0) touch(fd.get());
   return length;
 }
 

@@ -54,10 +54,10 @@ class DiskCache {
   // The steps of `read`, for callers with many reads in flight. `open` returns the file of a block,
   // or empty. It clears `direct` if reads go through the page cache. `check` returns the length of
   // the data that was read; if it is not the block, it removes the file and returns 0. `touch`
-  // records the use.
+  // records the use of an open file, at most once a minute: every time would write its inode.
   Fd open(const std::string& key, std::uint64_t block, bool& direct) const;
   std::uint64_t check(const std::string& key, std::uint64_t block, std::span<const std::byte> file);
-  void touch(const std::string& key, std::uint64_t block) const;
+  static void touch(int fd);
   // Stores a block whose data of `bytes` bytes begins at `room` + kHeader, as in `read`; the header
   // is written before it. Returns whether the block was stored.
   bool store(const std::string& key, std::uint64_t block, std::byte* room, std::uint64_t bytes);

@@ -160,7 +160,8 @@ TEST(ServiceErrors, AreReadFromXmlAlone) {
   const ServiceError error = parse_service_error(
       "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>");
   EXPECT_EQ(error.code, "SlowDown");
-  EXPECT_EQ(parse_service_error("<html><body>502").code, "");
+  EXPECT_EQ(error.words(), "SlowDown (Please reduce your request rate.)");
+  EXPECT_EQ(parse_service_error("<html><body>502").words(), "");
 }
 
 TEST(ServiceErrors, SomeMayPass) {

@@ -135,12 +135,15 @@ ServiceError parse_service_error(std::string_view xml) {
   return error;
 }
 
-std::string describe_refusal(const HttpAnswer& answer) {
-  const ServiceError error = parse_service_error(answer.text);
-  std::string words = "says " + std::to_string(answer.status);
-  if (!error.code.empty()) words += " " + visible(error.code);
-  if (!error.message.empty()) words += " (" + visible(error.message) + ")";
+std::string ServiceError::words() const {
+  std::string words = visible(code);
+  if (!message.empty()) words += (words.empty() ? "(" : " (") + visible(message) + ")";
   return words;
+}
+
+std::string describe_refusal(const HttpAnswer& answer) {
+  const std::string words = parse_service_error(answer.text).words();
+  return "says " + std::to_string(answer.status) + (words.empty() ? "" : " " + words);
 }
 
 }  // namespace evenkeel

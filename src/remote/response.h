@@ -31,7 +31,9 @@ void take_header(std::string_view line, HttpAnswer& answer);
 
 // The error that a storage service describes in XML: <Error><Code>..</Code><Message>..</Message>.
 struct ServiceError {
-  std::string code, message;
+  std::string code, message;  // both are cut if they are long
+
+  std::string words() const;  // "AccessDenied (...)", safe to display; empty if there are none
 };
 ServiceError parse_service_error(std::string_view xml);
 // "says 403 AccessDenied (...)": the status and what the service wrote, safe to display.

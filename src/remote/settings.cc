@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/number.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -30,7 +31,7 @@ double number(const char* name, double otherwise, double least, double most) {
   const double result = std::strtod(value.c_str(), &end);
   if (end != value.c_str() + value.size() || !(result >= least && result <= most)) {
     throw wrong_variable(name, value,
-                         "a number from " + std::to_string(least) + " to " + std::to_string(most));
+                         "a number from " + number_text(least) + " to " + number_text(most));
   }
   return result;
 }

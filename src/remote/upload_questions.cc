@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/per_process.h"
 #include "evenkeel/error.h"
 #include "remote/answers.h"
 #include "remote/response.h"
@@ -50,9 +51,10 @@ class UploadQuestion final : public TextTransfer {
     vanished_ = answer.status == 404 && requests_ > 1 && of_upload_;
     if (vanished_) return Outcome::kDone;
     const Outcome outcome = TextTransfer::judge(answer, reason);
-    const std::string code = outcome == Outcome::kDone ? element(text(), "Error/Code") : "";
-    if (code.empty()) return outcome;
-    reason = "the server says " + code + " " + element(text(), "Error/Message");
+    if (outcome != Outcome::kDone) return outcome;
+    const ServiceError error = parse_service_error(text());
+    if (error.code.empty()) return outcome;
+    reason = "the server says " + error.words();
     return Outcome::kRetry;
   }
   bool writes() const override { return true; }
@@ -100,21 +102,28 @@ class VersionQuestion final : public Transfer {
   std::string version_;
 };
 
+// Waits for the answer. Throws Error if there is none, unless it is not essential. `while_waiting`
+// may fork, as a signal handler of Python may: the request is the parent's, and the wait of the
+// child ends with an Error (kClosed).
 void ask(const RemoteSettings& settings, Transfer& question,
-         const std::function<void()>& while_waiting) {
+         const std::function<void()>& while_waiting, bool essential = true) {
   TransferTotals totals;
-  Transfers transfers(settings, 1, totals);
-  transfers.start(question);
+  // Not even its destructor may run in a child.
+  PerProcess<Transfers> owned([&] { return std::make_unique<Transfers>(settings, 1, totals); });
+  owned.get().start(question);
   std::vector<Transfer*> done;
-  try {
-    while (done.empty()) {
-      transfers.wait(50, done);
-      if (done.empty() && while_waiting) while_waiting();
+  while (Transfers* const transfers = owned.if_made()) {
+    try {
+      transfers->wait(50, done);
+    } catch (const Error&) {
+      if (essential) throw;
+      return;
     }
-  } catch (...) {
-    transfers.cancel_all();
-    throw;
+    if (!done.empty()) return;
+    if (while_waiting) while_waiting();
   }
+  throw Error(ErrorKind::kClosed, "write", "this process is a child of the writing process")
+      .in(question.path());
 }
 
 // Settings for requests whose answer is not essential: fewer attempts, shorter waits.
@@ -163,10 +172,7 @@ bool complete_upload(const Address& object, const std::shared_ptr<Store>& store,
 std::string object_version(const Address& object, const std::shared_ptr<Store>& store,
                            const std::function<void()>& while_waiting) {
   VersionQuestion question(object, store);
-  try {
-    ask(impatient(store->settings()), question, while_waiting);
-  } catch (const Error&) {  // the version is unknown
-  }
+  ask(impatient(store->settings()), question, while_waiting, false);
   return question.version();
 }
 

@@ -16,7 +16,7 @@ bool TokenLoader::Impl::windows_of_documents() const {
 void TokenLoader::Impl::open_windows() {
   if (!windows_of_documents()) return windows_.open({LoaderWindows::Field(array_)});
   windows_.open({});
-  if (!document_windows_.any() && array_->engine()->maps_files()) return;
+  if (!document_windows_.any() && array_->maps_files()) return;
   documents_->open_windows();
   document_windows_.open(mixture_.size(), [&](std::size_t i) { return make_window_reader(i); });
 }

@@ -1,12 +1,12 @@
 #include "tokens/megatron_blend.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/number.h"
 
 namespace evenkeel {
 namespace {
@@ -31,12 +31,6 @@ double numpy_sum(std::span<const double> values) {
   double sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
   for (std::size_t i = whole; i < n; ++i) sum += values[i];
   return sum;
-}
-
-std::string shortest(double value) {
-  char text[32];
-  const auto [end, failure] = std::to_chars(text, text + sizeof text, value);
-  return {text, end};
 }
 
 std::vector<double> as_doubles(const std::vector<std::uint64_t>& numbers) {
@@ -121,13 +115,13 @@ MegatronDataset::MegatronDataset(const std::vector<WeightedTokens>& sets, std::u
         .hint("give samples, or steps; or leave out the weights to take all of one epoch");
   }
   if (!std::isfinite(options.surplus) || options.surplus < 0) {
-    throw wrong_blend("the surplus must be 0 or more; got " + std::to_string(options.surplus));
+    throw wrong_blend("the surplus must be 0 or more; got " + number_text(options.surplus));
   }
   std::vector<double> weights;
   for (const WeightedTokens& set : sets) {
     weights.push_back(set.weight);
     if (!weighted || (std::isfinite(set.weight) && set.weight > 0)) continue;
-    throw wrong_blend("weights must be above 0; got " + std::to_string(set.weight));
+    throw wrong_blend("weights must be above 0; got " + number_text(set.weight));
   }
   if (weighted) weights = megatron_normalized(weights);
   firsts_.push_back(0);
@@ -156,11 +150,12 @@ MegatronDataset::MegatronDataset(const std::vector<WeightedTokens>& sets, std::u
     throw wrong_blend("the blend takes " + with_commas(blend_->counts()[i]) +
                       " samples of data set " + std::to_string(i) + ", which has " +
                       with_commas(sizes[i]))
-        .hint("raise surplus, which is " + shortest(options.surplus) + " now");
+        .hint("raise surplus, which is " + number_text(options.surplus) + " now");
   }
   std::string shares;
-  for (const double weight : weights) shares += (shares.empty() ? "" : "+") + shortest(weight);
-  text_ += "blend=" + (weighted ? shares + " surplus=" + shortest(options.surplus) : "sizes") + " ";
+  for (const double weight : weights) shares += (shares.empty() ? "" : "+") + number_text(weight);
+  text_ +=
+      "blend=" + (weighted ? shares + " surplus=" + number_text(options.surplus) : "sizes") + " ";
 }
 
 std::uint64_t MegatronDataset::most_runs() const {

@@ -122,7 +122,7 @@ DType Tokens::dtype() const { return impl_->layout().dtype; }
 std::string Tokens::format() const { return impl_->format; }
 const std::vector<std::string>& Tokens::paths() const { return impl_->layout().paths; }
 const Budget& Tokens::budget() const { return impl_->array->budget; }
-EngineReport Tokens::engine() const { return impl_->array->engine()->report(); }
+EngineReport Tokens::engine() const { return impl_->array->report(); }
 ArrayStats Tokens::stats() const { return impl_->array->stats(); }
 const std::string& Tokens::fingerprint() const { return impl_->fingerprint; }
 
