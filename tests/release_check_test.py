@@ -1,4 +1,5 @@
-"""scripts/release_check: a release in miniature passes, and each thing that breaks is named."""
+"""scripts/release_check: a release in miniature passes, and each thing that breaks is named. Also
+the headers that scripts/wheels takes."""
 
 import gzip
 import hashlib
@@ -301,3 +302,25 @@ def test_this_checkout_agrees_with_itself(script):
     release = script.Release(ROOT, list(MACHINES))
     assert list(script.licences(release)) == []
     assert list(script.versions(release)) == []
+
+
+def test_wheels_take_debians_headers_without_its_stub(tmp_path, monkeypatch):
+    """Debian's pyconfig.h only includes another one, which zig would look for in /usr/include."""
+    wheels = load("wheels")
+    monkeypatch.setattr(wheels, "CACHE", tmp_path / "cache")
+    include = tmp_path / "usr/include/python3.11"
+    real = tmp_path / "usr/include/x86_64-linux-gnu/python3.11/pyconfig.h"
+    for path, text in (
+        (include / "Python.h", "#include <pyconfig.h>\n"),
+        (include / "pyconfig.h", "#include <x86_64-linux-gnu/python3.11/pyconfig.h>\n"),
+        (real, "#define SIZEOF_LONG 8\n"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for multiarch, wanted in (("x86_64-linux-gnu", "SIZEOF_LONG"), ("", "#include <x86_64")):
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\nprintf '%s\\n' '{include}' '{multiarch}'\n")
+        python.chmod(0o755)
+        copied = wheels.python_headers(python, "cp311")
+        assert (copied / "Python.h").read_text() == "#include <pyconfig.h>\n"
+        assert wanted in (copied / "pyconfig.h").read_text()
