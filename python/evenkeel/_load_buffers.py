@@ -22,8 +22,8 @@ _BUFFER_BYTES = 2 << 20
 _REMOTE_BUFFER_BYTES = 16 << 20
 _MOST_BUFFERS = 8
 _LEAST_BUFFERS = 2
-# To the CPU. Two threads copy faster than a disk reads; more of them slow the disk of a virtual
-# machine down, whose host needs processors, too.
+# To the CPU. Two threads copy as fast as the disk reads. All threads of torch were no faster, and
+# took six times the processor time.
 _COPYING_THREADS = 2
 _PAGE = mmap.PAGESIZE
 # Requested bytes this close together are read in one request.
