@@ -56,6 +56,7 @@ class JobSource {
   // See Feed.
   virtual bool has_other_work() const { return false; }
   virtual void do_other_work() {}
+  virtual std::uint64_t most_in_flight() const { return UINT64_MAX; }
 
  protected:
   ~JobSource() = default;
@@ -84,6 +85,7 @@ class RowFeed final : public Feed {
   bool keeps_copies() const override { return cache_ != nullptr; }
   bool has_other_work() const override { return source_.has_other_work(); }
   void do_other_work() override { source_.do_other_work(); }
+  std::uint64_t most_in_flight() const override { return source_.most_in_flight(); }
   bool cancelled() const override { return cancelled_; }
   // Stops requests, so that the run ends soon. May be called from any thread.
   void cancel() { cancelled_ = true; }

@@ -20,7 +20,10 @@ namespace {
 constexpr auto kLookInterval = std::chrono::milliseconds(20);
 // Rows are scattered over a window, so each is prefetched before it is needed.
 constexpr std::size_t kRowsAhead = 4;
-constexpr std::uint64_t kSmallOverhang = 32;  // an overhang is small beside this many alignments
+constexpr std::uint64_t kSmallRoom = 32;  // the room is small beside this many alignments
+// With memory aligned to pages, a virtual disk read blocks of 64 KiB and more a quarter faster than
+// with memory aligned to 512 bytes. They are this many pages.
+constexpr std::uint64_t kPagesOfLargeBlocks = 16;
 constexpr std::uint64_t kCacheLine = 64, kMostPrefetched = 1024;
 
 }  // namespace
@@ -45,12 +48,12 @@ void PlacedRuns::index() {
 
 std::uint64_t RunPlacer::place(std::uint64_t row, std::uint64_t rows) {
   std::uint64_t shift = 0, taken;
-  if (alignment > 0 && rows > 0) {
-    shift = piece_of(layout, 0, row, rows, nullptr, taken).offset % alignment;
+  if (room && rows > 0) {
+    shift = piece_of(layout, 0, row, rows, nullptr, taken).offset % room.alignment;
   }
   const std::uint64_t at = end + shift;
   end = at + rows * layout.row_bytes;
-  if (alignment > 0) end = round_up(end, alignment);
+  if (room) end = round_up(end, room.unit);
   return at;
 }
 
@@ -183,21 +186,23 @@ std::uint64_t BlockWindows::end_of(std::uint64_t number) const {
          std::min(positions_, order_.first_position(number % windows_ + 1));
 }
 
-std::uint64_t WindowReader::overhang(std::uint64_t block_bytes, const Engine& engine) {
-  const std::uint64_t alignment = engine.limits().alignment;
-  return block_bytes >= kSmallOverhang * alignment ? 2 * alignment : 0;
+RunRoom WindowReader::room(std::uint64_t block_bytes, const Engine& engine) {
+  const std::uint64_t alignment = engine.limits().alignment, page = sys::page_size();
+  if (block_bytes < kSmallRoom * alignment) return {};
+  const bool large = alignment > 1 && block_bytes >= kPagesOfLargeBlocks * page;
+  return {alignment, large ? std::max(alignment, page) : alignment};
 }
 
-std::uint64_t WindowReader::overhang(const Layout& layout, const Engine& engine, const Order& order,
-                                     const SampleShape& shape) {
+RunRoom WindowReader::room(const Layout& layout, const Engine& engine, const Order& order,
+                           const SampleShape& shape) {
   const auto bytes = checked_mul(order.blocks.block_rows, stride(layout, shape));
-  return overhang(bytes.value_or(UINT64_MAX), engine);
+  return room(bytes.value_or(UINT64_MAX), engine);
 }
 
 std::uint64_t WindowReader::part_bytes(const Layout& layout, const BlockOrder& order,
-                                       const SampleShape& shape, std::uint64_t overhang) {
+                                       const SampleShape& shape, const RunRoom& room) {
   return order.most_rows() * stride(layout, shape) +
-         order.most_runs() * (overhang + shape.overlap * layout.row_bytes);
+         order.most_runs() * (room.overhang() + shape.overlap * layout.row_bytes);
 }
 
 std::uint64_t WindowReader::list_bytes(const BlockOrder& order) {
@@ -214,7 +219,7 @@ std::uint64_t WindowReader::memory(const Array::Impl& array, const Engine& engin
                                    const Order& order, const SampleShape& shape) {
   const BlockOrder blocks(order, shape.samples);
   const std::uint64_t part =
-      part_bytes(array.layout, blocks, shape, overhang(array.layout, engine, order, shape));
+      part_bytes(array.layout, blocks, shape, room(array.layout, engine, order, shape));
   return kSlots * round_up(part, sys::page_size()) + list_bytes(blocks) + plan_bytes(array, blocks);
 }
 
@@ -226,8 +231,8 @@ WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<E
       shape_(std::move(shape)),
       stride_(stride(array_->layout, shape_)),
       sample_bytes_(stride_ + shape_.overlap * array_->layout.row_bytes),
-      overhang_(overhang(array_->layout, *engine_, order, shape_)) {
-  const std::uint64_t bytes = part_bytes(array_->layout, this->order(), shape_, overhang_);
+      room_(room(array_->layout, *engine_, order, shape_)) {
+  const std::uint64_t bytes = part_bytes(array_->layout, this->order(), shape_, room_);
   try {
     lists_share_ = array_->budget.reserve(
         list_bytes(this->order()) + plan_bytes(*array_, this->order()), "plans of windows");
@@ -276,7 +281,7 @@ void WindowReader::free_memory() {
 
 void WindowReader::lay_out(Slot& slot, std::uint64_t epoch) {
   const std::uint64_t first_row = shape_.row(epoch, 0);
-  RunPlacer placer{array_->layout, overhang_ > 0 ? engine_->limits().alignment : 0};
+  RunPlacer placer{array_->layout, room_};
   slot.runs.clear();
   slot.placed.placed.clear();
   std::uint64_t place = 0;
@@ -298,7 +303,7 @@ Job& WindowReader::prepare(std::size_t slot_number, std::uint64_t number) {
   slot.placed.index();
   slot.job = Job{};
   slot.job.runs = slot.runs;
-  slot.job.roomy = overhang_ > 0;
+  slot.job.roomy = static_cast<bool>(room_);
   return slot.job;
 }
 

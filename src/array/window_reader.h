@@ -63,12 +63,20 @@ struct PlacedRuns {
   }
 };
 
-// Places runs of rows one after the other in memory. If `alignment` is not 0, each run has the same
-// misalignment in memory as in its file, with room for alignment on both sides, so that a direct
-// read can put it in place.
+// The room around each run that a direct read into its place needs.
+struct RunRoom {
+  std::uint64_t alignment = 0;  // of the engine. 0: no room, the runs follow each other
+  std::uint64_t unit = 0;       // each read begins at a multiple of this many bytes in memory
+
+  // The most bytes around a run, both sides together.
+  std::uint64_t overhang() const { return alignment == 0 ? 0 : alignment + unit; }
+  explicit operator bool() const { return alignment > 0; }
+};
+
+// Places runs of rows one after the other in memory, with this room.
 struct RunPlacer {
   const Layout& layout;
-  std::uint64_t alignment = 0;
+  const RunRoom room;
   std::uint64_t end = 0;  // bytes used so far
 
   // Returns the offset of the first byte of the next run. A run may be empty.
@@ -215,9 +223,9 @@ class WindowReader final : public BlockWindows {
   // Bytes that a reader with these arguments takes from the budget.
   static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order,
                               const SampleShape& shape);
-  // The extra room that each block needs to be read in place. 0 if that would be large compared
-  // with the block: blocks then follow each other, and the engine reads into its own memory.
-  static std::uint64_t overhang(std::uint64_t block_bytes, const Engine& engine);
+  // The room that each block needs to be read in place. None if that would be large compared with
+  // the block: blocks then follow each other, and the engine reads into its own memory.
+  static RunRoom room(std::uint64_t block_bytes, const Engine& engine);
 
   // Copies the rows at this rank's positions first, first + 1, ... to `out`, as many as `rows` has
   // entries, and their row numbers to `rows`. Throws the error of the read, or Error (kClosed)
@@ -236,10 +244,10 @@ class WindowReader final : public BlockWindows {
   static std::uint64_t stride(const Layout& layout, const SampleShape& shape) {
     return shape.rows * layout.row_bytes;
   }
-  static std::uint64_t overhang(const Layout& layout, const Engine& engine, const Order& order,
-                                const SampleShape& shape);
+  static RunRoom room(const Layout& layout, const Engine& engine, const Order& order,
+                      const SampleShape& shape);
   static std::uint64_t part_bytes(const Layout& layout, const BlockOrder& order,
-                                  const SampleShape& shape, std::uint64_t overhang);
+                                  const SampleShape& shape, const RunRoom& room);
   static std::uint64_t list_bytes(const BlockOrder& order);
   static std::uint64_t plan_bytes(const Array::Impl& array, const BlockOrder& order);
 
@@ -253,7 +261,7 @@ class WindowReader final : public BlockWindows {
   const std::shared_ptr<Engine> engine_;
   const SampleShape shape_;
   const std::uint64_t stride_, sample_bytes_;
-  const std::uint64_t overhang_;  // room around each run, both sides together; or 0
+  const RunRoom room_;
   Reservation lists_share_;
   std::vector<RowRun> scratch_;  // used by `prepare`
   std::vector<Slot> slots_;

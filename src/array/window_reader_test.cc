@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/internal.h"
+#include "engine/recorded_reads.h"
 #include "tests/counting_file.h"
 #include "tests/watchdog.h"
 
@@ -114,6 +115,25 @@ TEST_F(BlockChunks, MemoryIsReservedAndGivenBack) {
     EXPECT_LE(budget.in_use() - before, windows + 4 * 256 * kWide * 4 + 1_MiB);
   }
   EXPECT_EQ(budget.in_use(), before);
+}
+
+TEST_F(BlockChunks, LargeBlocksAreReadIntoPages) {
+  RecordedReads reads;
+  const Array array = Array::open(counting_file(folder_, "rows", 20'000 * kWide),
+                                  counted(kWide, 8_MiB, EngineKind::kDirect));
+  // Blocks of 64,800 bytes are aligned to disk blocks, those of 68,040 bytes to pages.
+  for (const std::uint64_t rows : {100, 105}) {
+    expect_epoch(array, 128, block_shuffled(1, 0, {rows, 16, 4}));
+    const std::vector<ReadOp> made = reads.take();
+    EXPECT_GE(made.size(), 150u);
+    const auto at_pages = static_cast<std::size_t>(std::ranges::count_if(made, begins_at_page));
+    if (rows == 105) {
+      // Neighbours that share a disk block are read together, into memory of the engine.
+      EXPECT_GE(at_pages, made.size() * 9 / 10);
+    } else {
+      EXPECT_LT(at_pages, made.size() / 2);
+    }
+  }
 }
 
 TEST_F(BlockChunks, AWindowThatDoesNotFitIsRefusedWithAHintThatWorks) {

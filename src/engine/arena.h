@@ -6,12 +6,16 @@
 #include <deque>
 #include <optional>
 
+#include "base/checked.h"
+
 namespace evenkeel {
 
 // Not thread-safe. It only computes offsets; the caller owns the memory.
 class RingArena {
  public:
-  explicit RingArena(std::uint64_t capacity) : capacity_(capacity) {}
+  // Pieces begin at multiples of `unit`.
+  explicit RingArena(std::uint64_t capacity, std::uint64_t unit = 1)
+      : capacity_(round_down(capacity, unit)), unit_(unit) {}
 
   struct Piece {
     std::uint64_t begin = 0;
@@ -19,8 +23,9 @@ class RingArena {
   };
 
   // Returns contiguous space, or nothing if older pieces must be given back first.
-  // 1 <= size <= capacity.
-  std::optional<Piece> take(std::uint64_t size) {
+  // 1 <= wanted <= capacity.
+  std::optional<Piece> take(std::uint64_t wanted) {
+    const std::uint64_t size = round_up(wanted, unit_);
     if (pieces_.empty()) head_ = 0;
     const std::uint64_t tail = pieces_.empty() ? 0 : pieces_.front().begin;
     std::uint64_t begin = head_;
@@ -52,7 +57,7 @@ class RingArena {
     std::uint64_t begin;
     bool done;
   };
-  std::uint64_t capacity_;
+  std::uint64_t capacity_, unit_;
   std::uint64_t head_ = 0;
   std::uint64_t first_ticket_ = 0;
   std::deque<Entry> pieces_;

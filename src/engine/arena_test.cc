@@ -18,10 +18,11 @@ bool overlap(const Held& a, const Held& b) {
 }
 
 RC_GTEST_PROP(RingArenaProperty, PiecesInUseNeverOverlapAndAnEmptyArenaTakesAnything, ()) {
-  const auto capacity = *rc::gen::inRange<std::uint64_t>(1, 200);
+  const auto unit = *rc::gen::element<std::uint64_t>(1, 2, 16);
+  const auto capacity = unit * *rc::gen::inRange<std::uint64_t>(1, 200);
   const auto steps = *rc::gen::container<std::vector<std::pair<unsigned, unsigned>>>(
       rc::gen::pair(rc::gen::arbitrary<unsigned>(), rc::gen::arbitrary<unsigned>()));
-  RingArena arena(capacity);
+  RingArena arena(capacity + unit - 1, unit);
   std::vector<Held> held;
   for (const auto& [what, number] : steps) {
     if (what % 2 == 0 && !held.empty()) {
@@ -37,6 +38,7 @@ RC_GTEST_PROP(RingArenaProperty, PiecesInUseNeverOverlapAndAnEmptyArenaTakesAnyt
     if (!piece) continue;
     const Held now{piece->begin, size, piece->ticket};
     RC_ASSERT(now.begin + now.size <= capacity);
+    RC_ASSERT(now.begin % unit == 0u);
     RC_ASSERT(std::ranges::none_of(held, [&](const Held& old) { return overlap(old, now); }));
     held.push_back(now);
   }

@@ -140,6 +140,7 @@ class CacheFirstEngine final : public Engine {
     }
     bool has_other_work() const override { return inner_.has_other_work(); }
     void do_other_work() override { inner_.do_other_work(); }
+    std::uint64_t most_in_flight() const override { return inner_.most_in_flight(); }
 
    private:
     // Returns nullptr if no thread may help now, or the budget has no room for a team. The latter

@@ -13,6 +13,7 @@
 #include "base/fault_hook.h"
 #include "engine/engines.h"
 #include "engine/queue.h"
+#include "engine/recorded_reads.h"
 #include "engine/test_feed.h"
 #include "tests/forked.h"
 
@@ -54,6 +55,23 @@ TEST_F(DirectTest, SaysThatItUsesThreadsAndWhy) {
   const auto engine = make(files, QueueChoice::kThreads);
   EXPECT_EQ(engine->report().how, "O_DIRECT, 16 threads (io_uring was not asked for)");
   EXPECT_EQ(run_all(*engine, files), "each once");
+}
+
+TEST_F(DirectTest, ReadsBeginAtPagesUnlessTheBudgetIsSmall) {
+  const TestFiles files({3'000'001});
+  for (const std::uint64_t limit : {1_MiB, 20_MiB, 64_MiB}) {
+    RecordedReads reads;
+    std::string why_not;
+    const auto engine = make_direct_engine(files.layout, Budget(limit), why_not);
+    ASSERT_TRUE(engine) << why_not;
+    for (const std::uint64_t length : {5_KiB / 2, 130_KiB / 2, 1_MiB}) {
+      EXPECT_EQ(run_all(*engine, files, length), "each once");
+      const std::vector<ReadOp> made = reads.take();
+      EXPECT_GE(made.size(), 3u);
+      if (limit == 1_MiB) continue;
+      EXPECT_THAT(made, testing::Each(testing::Truly(begins_at_page)));
+    }
+  }
 }
 
 TEST_F(DirectTest, ManyFilesGoUnregistered) {

@@ -59,6 +59,9 @@ class Feed {
   // wait for reads. The feed does the rest itself.
   virtual bool has_other_work() const { return false; }
   virtual void do_other_work() {}
+  // The most bytes to read into the feed's own memory at a time, if this is less than what the
+  // engine would read.
+  virtual std::uint64_t most_in_flight() const { return UINT64_MAX; }
   // Whether the results of this run are no longer needed. An engine that may wait for a long time
   // checks this, and then returns.
   virtual bool cancelled() const { return false; }

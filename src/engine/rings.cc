@@ -22,16 +22,24 @@ constexpr std::size_t kMostRegisteredFiles = 128;
 constexpr std::uint64_t kLeastBuffersOfTwo = 8 << 20;
 constexpr std::size_t kMostFilesOfTwo = 8;  // more would be too many descriptors
 constexpr std::uint64_t kMemoryOfRing = 64 << 10;
+// Reads begin at pages of the buffers if there are enough pages: a virtual disk read 64 KiB a
+// quarter faster than into memory aligned to 512 bytes, 16 KiB a twelfth.
+constexpr std::uint64_t kPagesForEachRead = 2;
 
 std::uint64_t second_bytes(const Layout& layout, std::uint64_t bytes) {
   if (bytes < kLeastBuffersOfTwo || layout.segments.size() > kMostFilesOfTwo) return 0;
   return round_down(bytes / 4, sys::page_size());
 }
 
+RingArena make_arena(std::uint64_t bytes) {
+  const std::uint64_t page = sys::page_size();
+  return RingArena(bytes, bytes >= Ring::kDepth * kPagesForEachRead * page ? page : 1);
+}
+
 }  // namespace
 
 Ring::Ring(const Layout& layout, std::span<std::byte> buffers, QueueChoice choice)
-    : memory(buffers), files(layout, O_DIRECT), arena(buffers.size()) {
+    : memory(buffers), files(layout, O_DIRECT), arena(make_arena(buffers.size())) {
   const std::size_t registered =
       layout.segments.size() <= kMostRegisteredFiles ? layout.segments.size() : 0;
   if (choice == QueueChoice::kBest) queue = make_uring_queue(kDepth, memory, registered, why);
@@ -50,7 +58,7 @@ std::string Ring::describe() {
 void Ring::start_over() {
   queue->abandon();
   queue = make_thread_queue(kThreads);
-  arena = RingArena(memory.size());
+  arena = make_arena(memory.size());
 }
 
 bool Ring::uses_threads() {

@@ -65,7 +65,7 @@ RaggedWindowReader::RaggedWindowReader(const RaggedArrays& arrays, const Order& 
     engines_.push_back(values->engine());
     const std::uint64_t row = arrays_.mean * values->layout.row_bytes;
     const std::uint64_t block = checked_mul(order.blocks.block_rows, row).value_or(UINT64_MAX);
-    overhangs_.push_back(WindowReader::overhang(block, *engines_.back()));
+    rooms_.push_back(WindowReader::room(block, *engines_.back()));
   }
   try {
     reserve();
@@ -97,7 +97,7 @@ std::uint64_t RaggedWindowReader::part_bytes(std::size_t which) const {
   const std::uint64_t item = arrays_.values[which]->layout.row_bytes;
   const std::uint64_t usual = arrays_.mean * order().most_rows();
   const std::uint64_t most = std::min(usual + usual / 8, arrays_.values[which]->layout.rows);
-  return most * item + most_runs() * overhangs_[which];
+  return most * item + most_runs() * rooms_[which].overhang();
 }
 
 void RaggedWindowReader::reserve() {
@@ -177,7 +177,7 @@ void RaggedWindowReader::place_values(Slot& slot, std::size_t which) {
   Values& values = slot.values[which];
   const Layout& layout = arrays_.values[which]->layout;
   const DType offset = arrays_.offsets->layout.dtype;
-  RunPlacer placer{layout, overhangs_[which] > 0 ? engines_[which + 1]->limits().alignment : 0};
+  RunPlacer placer{layout, rooms_[which]};
   values.runs.clear();
   values.places.clear();
   for (std::size_t number = 0; number < slot.runs.size(); ++number) {
@@ -215,7 +215,7 @@ Job& RaggedWindowReader::prepare_stream(std::size_t slot_number, std::uint64_t n
   Values& values = slot.values[which];
   values.job = Job{};
   values.job.runs = values.runs;
-  values.job.roomy = overhangs_[which] > 0;
+  values.job.roomy = static_cast<bool>(rooms_[which]);
   return values.job;
 }
 

@@ -80,7 +80,7 @@ class RaggedWindowReader final : public BlockWindows {
 
   const RaggedArrays arrays_;
   std::vector<std::shared_ptr<Engine>> engines_;  // of the offsets, then of the values
-  std::vector<std::uint64_t> overhangs_;          // of the values; see WindowReader
+  std::vector<RunRoom> rooms_;                    // of the values; see WindowReader
   Reservation lists_share_;
   std::vector<RowRun> scratch_;  // for `prepare_stream`
   std::vector<Slot> slots_;

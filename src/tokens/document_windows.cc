@@ -181,8 +181,7 @@ void DocumentWindowReader::place(Slot& slot, std::size_t which) {
   std::uint64_t tokens = 0;
   for (const Span& span : slot.spans) tokens += span.end - span.start;
   const std::uint64_t mean = tokens / std::max<std::uint64_t>(1, slot.spans.size());
-  const bool roomy = WindowReader::overhang(mean * layout.row_bytes, *engines_[which]) > 0;
-  RunPlacer placer{layout, roomy ? engines_[which]->limits().alignment : 0};
+  RunPlacer placer{layout, WindowReader::room(mean * layout.row_bytes, *engines_[which])};
   const std::uint64_t first = which == 0 ? set_.first_token : *set_.first_mask;
   part.runs.clear();
   part.places.clear();
@@ -199,7 +198,7 @@ void DocumentWindowReader::place(Slot& slot, std::size_t which) {
   }
   part.job = Job{};
   part.job.runs = part.runs;
-  part.job.roomy = roomy;
+  part.job.roomy = static_cast<bool>(placer.room);
 }
 
 Job& DocumentWindowReader::prepare_stream(std::size_t slot, std::uint64_t number,
