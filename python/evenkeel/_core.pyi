@@ -878,6 +878,10 @@ class Weights:
     @property
     def engine(self) -> tuple[str, str, str]: ...
 
+    @property
+    def alignment(self) -> int:
+        """Reads begin and end at multiples of this many bytes of a file."""
+
     def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]:
         """Name, type, shape, file, offset and bytes of each tensor."""
 
@@ -898,7 +902,7 @@ class Weights:
 class GroupReader:
     """Reads groups of runs into memory, on its own thread."""
 
-    def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int, fresh: bool) -> None: ...
+    def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int, most_in_flight: int, fresh: bool) -> None: ...
 
     def next(self) -> bool:
         """Waits for the next group. Returns False after the last."""
@@ -910,9 +914,9 @@ class GroupReader:
 
 def open_weights(path: bytes, budget: Budget, engine: str) -> Weights: ...
 
-def allocate(offset: int, bytes: int) -> NDArray[numpy.uint8]:
+def allocate(offset: int, bytes: int, alignment: int) -> NDArray[numpy.uint8]:
     """
-    Memory for bytes at this offset of a file, aligned so that they can be read in place.
+    Memory for bytes at this offset of a file. If reads have this alignment, they can be read in place.
     """
 
 class ArrayWriter:

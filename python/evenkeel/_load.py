@@ -22,6 +22,7 @@ OWN_PAGES = 1 << 20
 # Bytes that are read together: enough to keep the disk busy, few enough to stop soon after Ctrl-C.
 GROUP_BYTES = 16 << 20
 GROUP_RUNS = 4096
+NO_LIMIT = 2**64 - 1
 # With this many processors, large tensors on the CPU also go through a few buffers. The virtual
 # disk of a machine with 16 processors filled buffers 1.5 times as fast as memory of the size of the
 # tensors, and two threads copy faster than it reads. With 2 processors this was not measured.
@@ -92,7 +93,7 @@ def load(
         for tensor in wanted:
             where = devices[tensor.name]
             result[tensor.name] = (
-                _on_cpu(tensor)
+                _on_cpu(tensor, weights.alignment)
                 if where.type == "cpu"
                 else torch.empty(tensor.shape, dtype=tensor.dtype, device=where)
             )
@@ -235,11 +236,11 @@ def _copying_pays(weights: Any) -> bool:
         return False
 
 
-def _on_cpu(tensor: Wanted) -> torch.Tensor:
+def _on_cpu(tensor: Wanted, alignment: int) -> torch.Tensor:
     """Allocates memory that the disk can write to directly, if that is worth it."""
     if not _in_place(tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype)
-    memory = torch.from_numpy(_core.allocate(tensor.offset, tensor.bytes))
+    memory = torch.from_numpy(_core.allocate(tensor.offset, tensor.bytes, alignment))
     return memory.view(tensor.dtype).view(tensor.shape)
 
 
@@ -259,20 +260,37 @@ class Runs:
     """Runs of bytes and their places in memory, in groups that are read together."""
 
     def __init__(self) -> None:
-        self._columns: tuple[list[Any], ...] = ([], [], [], [])
+        self._parts: list[Any] = []  # tables of file, offset, length and address
+        self._single: list[tuple[int, int, int, int]] = []  # the same, not in a table yet
         self._ends: list[int] = []
         self._roomy: list[bool] = []
         self._runs = 0
 
     def add(self, tensor: Wanted, address: int, first: int = 0, count: int | None = None) -> None:
         """Adds runs `first` to `first + count` of a tensor, contiguous from `address` on."""
-        number = np.arange(tensor.runs if count is None else count, dtype=np.uint64)
-        files, offsets, lengths, addresses = self._columns
-        files.append(np.full(len(number), tensor.file, np.uint64))
-        offsets.append(np.uint64(tensor.offset + first * tensor.stride) + number * tensor.stride)
-        lengths.append(np.full(len(number), tensor.length, np.uint64))
-        addresses.append(np.uint64(address) + number * np.uint64(tensor.length))
-        self._runs += len(number)
+        count = tensor.runs if count is None else count
+        offset = tensor.offset + first * tensor.stride
+        if count == 1:
+            self.add_bytes(tensor.file, offset, tensor.length, address)
+            return
+        self._end_single()
+        number = np.arange(count, dtype=np.uint64)
+        part = np.empty((count, 4), np.uint64)
+        part[:, 0], part[:, 2] = tensor.file, tensor.length
+        part[:, 1] = np.uint64(offset) + number * np.uint64(tensor.stride)
+        part[:, 3] = np.uint64(address) + number * np.uint64(tensor.length)
+        self._parts.append(part)
+        self._runs += count
+
+    def add_bytes(self, file: int, offset: int, length: int, address: int) -> None:
+        """Adds one run. A model has thousands, and nothing is read until all are planned."""
+        self._single.append((file, offset, length, address))
+        self._runs += 1
+
+    def _end_single(self) -> None:
+        if self._single:
+            self._parts.append(np.array(self._single, np.uint64))
+            self._single = []
 
     def __len__(self) -> int:
         return self._runs
@@ -281,18 +299,18 @@ class Runs:
         self._ends.append(self._runs)
         self._roomy.append(roomy)
 
-    def reader(self, weights: Any, ahead: int, fresh: bool = False) -> Any:
-        """`fresh`: the memory of the roomy groups has not been touched yet."""
-        files, offsets, lengths, addresses = (
-            np.concatenate([*column, _NONE]) for column in self._columns
-        )
+    def reader(
+        self, weights: Any, ahead: int, most_in_flight: int = NO_LIMIT, fresh: bool = False
+    ) -> Any:
+        """`ahead` groups are allowed at first, but no more than `most_in_flight` bytes are read at
+        a time. `fresh`: the memory of the roomy groups has not been touched yet."""
+        self._end_single()
+        table = np.concatenate([*self._parts, np.empty((0, 4), np.uint64)])
+        files, offsets, lengths, addresses = np.ascontiguousarray(table.T)
         ends, roomy = np.array(self._ends, np.uint64), np.array(self._roomy, bool)
         return _core.GroupReader(
-            weights, files, offsets, lengths, addresses, ends, roomy, ahead, fresh
+            weights, files, offsets, lengths, addresses, ends, roomy, ahead, most_in_flight, fresh
         )
-
-
-_NONE = np.empty(0, np.uint64)
 
 
 def _read_in_place(

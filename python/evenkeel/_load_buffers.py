@@ -5,8 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import mmap
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,11 @@ import torch
 
 from evenkeel import _core
 from evenkeel._files import is_url
-from evenkeel._load import GROUP_RUNS, OWN_PAGES, Runs, Wanted, flat_bytes
+from evenkeel._load import GROUP_RUNS, NO_LIMIT, OWN_PAGES, Runs, Wanted, flat_bytes
 
-# From a disk: 16 MiB in huge pages are filled again and again faster than 128 MiB in turn.
+# From a disk: 16 MiB in huge pages are filled again and again faster than 128 MiB in turn. Half of
+# them are read into at a time. The others are free when these are full, so the disk does not wait
+# until they have been copied.
 _BUFFER_BYTES = 2 << 20
 # A server answers later than a disk, so more must be in flight.
 _REMOTE_BUFFER_BYTES = 16 << 20
@@ -58,10 +61,11 @@ def read_through_buffers(
             pinned = _Pinned(size * number)
             region = pinned.bytes
         else:
-            region = torch.from_numpy(_core.allocate(0, size * number))
+            region = torch.from_numpy(_core.allocate(0, size * number, _PAGE))
         buffers = [region[i * size : (i + 1) * size] for i in range(number)]
-        runs, copies = _fill_plan(wanted, buffers, size)
-        _copy_all(runs.reader(weights, number), copies, buffers, result)
+        runs, copies = _fill_plan(wanted, buffers, size, weights.alignment)
+        most_in_flight = NO_LIMIT if remote else size * number // 2
+        _copy_all(runs.reader(weights, number, most_in_flight), copies, buffers, result)
         del buffers, region
     finally:
         if pinned is not None:
@@ -74,7 +78,7 @@ class _Pinned:
     pins."""
 
     def __init__(self, size: int) -> None:
-        self.bytes = torch.from_numpy(_core.allocate(0, size))
+        self.bytes = torch.from_numpy(_core.allocate(0, size, _PAGE))
         portable = 1  # cudaHostRegisterPortable: for every GPU
         self._cudart: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         error = self._cudart.cudaHostRegister(self.bytes.data_ptr(), size, portable)
@@ -103,16 +107,21 @@ def _buffers(budget: Any, size: int) -> tuple[int, int]:
 
 
 def _fill_plan(
-    wanted: list[Wanted], buffers: list[torch.Tensor], size: int
+    wanted: list[Wanted], buffers: list[torch.Tensor], size: int, alignment: int
 ) -> tuple[Runs, list[list[_Copy]]]:
-    """Plans what each buffer is filled with, and what is copied from it."""
+    """Plans what each buffer is filled with, and what is copied from it. An aligned read fills a
+    buffer from its first byte, which is the first of a page: disks are slower within pages."""
     runs = Runs()
     copies: list[list[_Copy]] = []
 
-    def address() -> int:
-        return int(buffers[len(copies) % len(buffers)].data_ptr())
+    addresses = [int(buffer.data_ptr()) for buffer in buffers]
 
-    room = size - 2 * _PAGE
+    def address() -> int:
+        return addresses[len(copies) % len(buffers)]
+
+    def room(begin: int) -> int:
+        return size - begin % alignment
+
     # Runs of a share that do not fit a buffer are read in parts, like tensors.
     together = [t for t in wanted if t.runs > 1 and t.length <= size]
     apart = [
@@ -133,9 +142,8 @@ def _fill_plan(
         if not span:
             return
         begin, end = bounds()
-        lead = begin % _PAGE
-        one = span[0][0]._replace(offset=begin, length=end - begin, runs=1, stride=0)
-        runs.add(one, address() + lead)
+        lead = begin % alignment
+        runs.add_bytes(span[0][0].file, begin, end - begin, address() + lead)
         runs.end_group(roomy=True)
         copies.append(
             [_Copy(t.name, base + at, lead + t.offset + at - begin, n) for t, base, at, n in span]
@@ -148,10 +156,11 @@ def _fill_plan(
             if span:
                 begin, end = bounds()
                 place = tensor.offset + at
-                if span[0][0].file != tensor.file or place - end > _GAP or place - begin >= room:
+                far = place - end > _GAP or place - begin >= room(begin)
+                if far or span[0][0].file != tensor.file:
                     end_span()
             begin = bounds()[0] if span else tensor.offset + at
-            now = min(tensor.length - at, room - (tensor.offset + at - begin))
+            now = min(tensor.length - at, room(begin) - (tensor.offset + at - begin))
             span.append((tensor, base, at, now))
             at += now
     end_span()
@@ -174,59 +183,91 @@ def _copy_all(
     buffers: list[torch.Tensor],
     result: dict[str, torch.Tensor],
 ) -> None:
-    streams: dict[torch.device, torch.cuda.Stream] = {}
-    flat = {name: flat_bytes(result[name]) for group in copies for name, *_ in group}
-    # Of each buffer that is being copied, calls that return when a part of it has been.
-    under_way: deque[list[Callable[[], object]]] = deque()
-    most_under_way = min(_COPYING_THREADS, len(buffers) - 1)
-    # Its threads are started when there is something to copy to the CPU.
-    threads = concurrent.futures.ThreadPoolExecutor(_COPYING_THREADS)
+    names = {copy.name for group in copies for copy in group}
+    flat = {name: flat_bytes(result[name]) for name in names}
+    returned = _InOrder(reader.release)
+    copying = _CopyingThreads(target.device for target in flat.values())
+    under_way: deque[concurrent.futures.Future[None]] = deque()
+
+    def copy(number: int) -> None:
+        copying.copy(copies[number], buffers[number % len(buffers)], flat)
+        returned.end(number)
+
     try:
-        for number, group in enumerate(copies):
+        for number in range(len(copies)):
+            while under_way and (under_way[0].done() or len(under_way) == len(buffers)):
+                under_way.popleft().result()  # raises if it failed
             reader.next()
-            buffer = buffers[number % len(buffers)]
-            to_cpu = []
-            used = set()
+            under_way.append(copying.threads.submit(copy, number))
+        for last in under_way:
+            last.result()
+        reader.next()  # raises if a file changed after the last group
+    finally:
+        reader.close()
+        copying.close()
+
+
+class _InOrder:
+    """Returns buffers in the order in which they are filled, whichever copy ends first, and as soon
+    as it ends: nothing is read into a buffer that is not returned."""
+
+    def __init__(self, release: Callable[[], object]) -> None:
+        self._release = release
+        self._lock = threading.Lock()
+        self._ended: set[int] = set()
+        self._next = 0
+
+    def end(self, number: int) -> None:
+        with self._lock:
+            self._ended.add(number)
+            while self._next in self._ended:
+                self._ended.remove(self._next)
+                self._next += 1
+                self._release()
+
+
+class _CopyingThreads:
+    """Threads that copy out of buffers. Each has its own stream for each GPU."""
+
+    def __init__(self, devices: Iterable[torch.device]) -> None:
+        self._gpus = {device for device in devices if device.type != "cpu"}
+        # The memory of the tensors may be in use by work that was queued before.
+        self._before = [torch.cuda.current_stream(gpu).record_event() for gpu in self._gpus]
+        self._of_thread = threading.local()
+        self._streams: list[torch.cuda.Stream] = []
+        self.threads = concurrent.futures.ThreadPoolExecutor(
+            _COPYING_THREADS, initializer=self._begin
+        )
+
+    def _begin(self) -> None:
+        streams = {gpu: torch.cuda.Stream(gpu) for gpu in self._gpus}  # type: ignore[no-untyped-call]
+        for stream in streams.values():
+            for event in self._before:
+                stream.wait_event(event)
+            with torch.cuda.device(stream.device):
+                torch.cuda.set_stream(stream)
+        self._of_thread.streams = streams
+        self._streams += streams.values()
+
+    def copy(
+        self, group: list[_Copy], buffer: torch.Tensor, flat: dict[str, torch.Tensor]
+    ) -> None:
+        """Returns when the bytes are in their tensors."""
+        used = set()
+        # The tensors may have been created in this mode, which threads do not inherit.
+        with torch.inference_mode():
             for copy in group:
                 target = flat[copy.name][copy.first : copy.first + copy.length]
                 source = buffer[copy.begin : copy.begin + copy.length]
                 if target.device.type == "cpu":
-                    to_cpu.append((target.numpy(), source.numpy()))
-                    continue
-                stream = streams.get(target.device)
-                if stream is None:
-                    stream = torch.cuda.Stream(target.device)  # type: ignore[no-untyped-call]
-                    # The memory may be in use by work that was queued before.
-                    stream.wait_stream(torch.cuda.current_stream(target.device))
-                    streams[target.device] = stream
-                with torch.cuda.stream(stream):
+                    np.copyto(target.numpy(), source.numpy())  # without the GIL
+                else:
                     target.copy_(source, non_blocking=True)
-                used.add(stream)
-            ends: list[Callable[[], object]] = []
-            if to_cpu:
-                ends.append(threads.submit(_copy_to_cpu, to_cpu).result)
-            for stream in used:
-                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-                event.record(stream)
-                ends.append(event.synchronize)
-            under_way.append(ends)
-            # Buffers are returned in order: one behind a copy in progress waits, too.
-            if len(under_way) > most_under_way:
-                for end in under_way.popleft():
-                    end()
-                reader.release()
-        for ends in under_way:
-            for end in ends:
-                end()
-        reader.next()  # raises if a file changed after the last group
-    finally:
-        reader.close()
-        threads.shutdown()
-        for device, stream in streams.items():
+                    used.add(target.device)
+        for gpu in used:
+            self._of_thread.streams[gpu].synchronize()
+
+    def close(self) -> None:
+        self.threads.shutdown(cancel_futures=True)
+        for stream in self._streams:  # after an error, a copy may be under way
             stream.synchronize()
-            torch.cuda.current_stream(device).wait_stream(stream)
-
-
-def _copy_to_cpu(copies: list[tuple[Any, Any]]) -> None:
-    for target, source in copies:
-        np.copyto(target, source)  # without the GIL

@@ -8,7 +8,6 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/memory.h"
-#include "base/sys.h"
 #include "src/bind.h"
 #include "src/interruptible.h"
 #include "src/lent_array.h"
@@ -64,11 +63,12 @@ nb::dict metadata_of(const Weights& weights) {
   return all;
 }
 
-// Memory for bytes at `offset` in a file. It has the same offset within a page, and room around it,
-// so that the disk can write there directly.
-nb::ndarray<nb::numpy, std::uint8_t> allocate(std::uint64_t offset, std::uint64_t bytes) {
-  const std::uint64_t lead = offset % sys::page_size();
-  auto pages = std::make_unique<Pages>(lead + bytes + sys::page_size(), "a tensor");
+// Memory for bytes at `offset` in a file. The read that begins with the first of them begins at a
+// page, and there is room around them, so that the disk can write there directly.
+nb::ndarray<nb::numpy, std::uint8_t> allocate(std::uint64_t offset, std::uint64_t bytes,
+                                              std::uint64_t alignment) {
+  const std::uint64_t lead = offset % alignment;
+  auto pages = std::make_unique<Pages>(lead + bytes + alignment, "a tensor");
   std::byte* const first = pages->data() + lead;
   const nb::capsule owner(pages.release(),
                           [](void* memory) noexcept { delete static_cast<Pages*>(memory); });
@@ -81,7 +81,8 @@ class PythonGroupReader {
  public:
   PythonGroupReader(const Weights& weights, const Numbers& files, const Numbers& offsets,
                     const Numbers& lengths, const Numbers& addresses, const Numbers& ends,
-                    const Flags& roomy, std::size_t ahead, bool fresh) {
+                    const Flags& roomy, std::size_t ahead, std::uint64_t most_in_flight,
+                    bool fresh) {
     const std::size_t runs = offsets.size();
     if (files.size() != runs || lengths.size() != runs || addresses.size() != runs ||
         ends.size() != roomy.size() || (ends.size() > 0 && ends(ends.size() - 1) != runs)) {
@@ -105,12 +106,14 @@ class PythonGroupReader {
       }
     }
     const WithoutGil without;  // it may wait for the memory of other reads
-    reader_ = std::make_shared<GroupReader>(shared, std::move(groups), ahead, fresh);
+    reader_ =
+        std::make_shared<GroupReader>(shared, std::move(groups), ahead, most_in_flight, fresh);
   }
   ~PythonGroupReader() { close(); }
 
   bool next() {
     if (!reader_) throw Error(ErrorKind::kClosed, "read", "used after close");
+    if (reader_->has_next()) return reader_->next();  // no other thread has to be woken
     return interruptible([reader = reader_] { return reader->next(); });
   }
   void release() {
@@ -143,6 +146,12 @@ void bind_weights(nb::module_& module) {
             return nb::make_tuple(std::string(engine_name(report.chosen)), report.how, report.why);
           },
           nb::sig("def engine(self) -> tuple[str, str, str]"))
+      .def_prop_ro(
+          "alignment",
+          [](const Weights& weights) {
+            return WeightsInternals::share(weights)->engine->limits().alignment;
+          },
+          "Reads begin and end at multiples of this many bytes of a file.")
       .def("tensors", &tensors_of,
            nb::sig("def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]"),
            "Name, type, shape, file, offset and bytes of each tensor.")
@@ -164,17 +173,18 @@ void bind_weights(nb::module_& module) {
   nb::class_<PythonGroupReader>(module, "GroupReader",
                                 "Reads groups of runs into memory, on its own thread.")
       .def(nb::init<const Weights&, const Numbers&, const Numbers&, const Numbers&, const Numbers&,
-                    const Numbers&, const Flags&, std::size_t, bool>(),
+                    const Numbers&, const Flags&, std::size_t, std::uint64_t, bool>(),
            "weights"_a, "files"_a, "offsets"_a, "lengths"_a, "addresses"_a, "ends"_a, "roomy"_a,
-           "ahead"_a, "fresh"_a)
+           "ahead"_a, "most_in_flight"_a, "fresh"_a)
       .def("next", &PythonGroupReader::next,
            "Waits for the next group. Returns False after the last.")
       .def("release", &PythonGroupReader::release, "Allows one more group to be read.")
       .def("close", &PythonGroupReader::close);
   module.def("open_weights", &open_weights, "path"_a, "budget"_a, "engine"_a);
   module.def(
-      "allocate", &allocate, "offset"_a, "bytes"_a, nb::rv_policy::reference,
-      "Memory for bytes at this offset of a file, aligned so that they can be read in place.");
+      "allocate", &allocate, "offset"_a, "bytes"_a, "alignment"_a, nb::rv_policy::reference,
+      "Memory for bytes at this offset of a file. If reads have this alignment, they can be read in"
+      " place.");
 }
 
 }  // namespace evenkeel::python

@@ -217,10 +217,11 @@ def replay(path, slices, size, number, budget="16MiB"):
     with evenkeel.open(path, budget=budget) as weights:
         wanted = [_load._wanted(t, slices, "safetensors") for t in weights.tensors.values()]
         wanted = [tensor for tensor in wanted if tensor.bytes > 0]
-        buffers = torch.from_numpy(_core.allocate(0, size * number)).split(size)
-        runs, copies = _load_buffers._fill_plan(wanted, buffers, size)
+        buffers = torch.from_numpy(_core.allocate(0, size * number, 4096)).split(size)
+        alignment = weights._weights.alignment
+        runs, copies = _load_buffers._fill_plan(wanted, buffers, size, alignment)
         result = {t.name: torch.full((t.bytes,), 99, dtype=torch.uint8) for t in wanted}
-        reader = runs.reader(weights._weights, number)
+        reader = runs.reader(weights._weights, number, size)
         for place, group in enumerate(copies):
             assert reader.next()
             buffer = buffers[place % number]
@@ -279,6 +280,62 @@ def test_buffers_take_at_most_half_of_what_is_left():
         for wanted in (_load_buffers._BUFFER_BYTES, _load_buffers._REMOTE_BUFFER_BYTES):
             size, number = _load_buffers._buffers(evenkeel.Budget(limit), wanted)
             assert size * number <= limit // 2 and number >= 2 and 1 << 20 <= size <= wanted
+
+
+@pytest.fixture
+def through_buffers(monkeypatch):
+    from evenkeel import _load
+
+    monkeypatch.setattr(_load, "_copying_pays", lambda _: True)
+
+
+def many_tensors(tmp_path):
+    state = {f"t{i}": some(torch.uint8, (1 << 20) + 100_000 * i) for i in range(20)}
+    path = tmp_path / "many.safetensors"
+    save_file(state, path)
+    return path, state
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_copying_threads_take_buffers_again_and_again(tmp_path, through_buffers, inference):
+    path, state = many_tensors(tmp_path)  # 38 MiB
+    for budget in ("8MiB", "10MiB", "64MiB"):
+        with torch.inference_mode(inference):
+            loaded = evenkeel.load_safetensors(path, budget=budget)
+            into = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+            evenkeel.load_safetensors(path, into=into, budget=budget)
+        for name, tensor in state.items():
+            assert same(loaded[name], tensor) and same(into[name], tensor)
+
+
+@pytest.mark.parametrize("at", [0, 3, 19])
+def test_a_copy_that_fails_ends_the_load(tmp_path, through_buffers, monkeypatch, at):
+    from evenkeel import _load_buffers
+
+    path, _ = many_tensors(tmp_path)
+    numbers = iter(range(1000))
+    real = _load_buffers._CopyingThreads.copy
+
+    def copy(self, *args):
+        if next(numbers) == at:
+            raise MemoryError("no room to copy")
+        real(self, *args)
+
+    monkeypatch.setattr(_load_buffers._CopyingThreads, "copy", copy)
+    budget = evenkeel.Budget("64MiB")
+    with pytest.raises(MemoryError, match="no room to copy"):
+        evenkeel.load_safetensors(path, budget=budget)
+    assert budget.in_use == 0
+
+
+def test_buffers_are_returned_in_order():
+    from evenkeel import _load_buffers
+
+    returned = []
+    in_order = _load_buffers._InOrder(lambda: returned.append(len(returned)))
+    for number, expected in ((2, 0), (0, 1), (1, 3), (4, 3), (3, 5)):
+        in_order.end(number)
+        assert len(returned) == expected
 
 
 def test_pinned_memory_is_whole_pages_and_is_given_back(monkeypatch):

@@ -31,21 +31,20 @@ std::uint64_t group_memory(const Budget& budget, const std::vector<ReadGroup>& g
 }  // namespace
 
 GroupReader::GroupReader(std::shared_ptr<Weights::Impl> weights, std::vector<ReadGroup> groups,
-                         std::size_t ahead, bool fresh)
+                         std::size_t ahead, std::uint64_t most_in_flight, bool fresh)
     : weights_(std::move(weights)),
       groups_(std::move(groups)),
       share_(weights_->budget.reserve_for_read(group_memory(weights_->budget, groups_), "plans")),
       jobs_(groups_.size()),
       feed_(weights_->layout, *weights_->engine, *this, std::nullopt, weights_->budget.limit()),
+      most_in_flight_(most_in_flight),
       allowed_(std::max<std::size_t>(ahead, 1)),
       done_(groups_.size()) {
-  // The room around a run is one page, which is too small if the engine aligns to larger blocks.
-  const bool roomy = weights_->engine->limits().alignment <= sys::page_size();
   std::vector<std::span<std::byte>> untouched;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const std::vector<JobRun>& runs = groups_[i].runs;
     jobs_[i].runs = runs;
-    jobs_[i].roomy = roomy && groups_[i].roomy && std::ranges::all_of(runs, [&](const JobRun& run) {
+    jobs_[i].roomy = groups_[i].roomy && std::ranges::all_of(runs, [&](const JobRun& run) {
                        return lies_as_in_file(run);
                      });
     if (!fresh || !groups_[i].roomy) continue;
@@ -58,11 +57,12 @@ GroupReader::GroupReader(std::shared_ptr<Weights::Impl> weights, std::vector<Rea
 
 GroupReader::~GroupReader() { close(); }
 
-// Whether the run has the same offset within a page in memory as in the file.
+// Whether the run is misaligned in memory as it is in the file.
 bool GroupReader::lies_as_in_file(const JobRun& run) const {
   const Layout& layout = weights_->layout;
   const std::uint64_t offset = run.start - layout.segments[segment_of(layout, run.start)].first_row;
-  return (reinterpret_cast<std::uintptr_t>(run.out) - offset) % sys::page_size() == 0;
+  const auto address = reinterpret_cast<std::uintptr_t>(run.out);
+  return (address - offset) % weights_->engine->limits().alignment == 0;
 }
 
 void GroupReader::read_all() {
@@ -102,12 +102,20 @@ void GroupReader::job_done(Job& job) {
   changed_.notify_all();
 }
 
+bool GroupReader::is_ready() const {
+  return given_ == groups_.size() ? ended_ : done_[given_] || failure_ || cancelled_;
+}
+
+bool GroupReader::has_next() {
+  const MutexLock lock(mutex_);
+  return is_ready();
+}
+
 bool GroupReader::next() {
   MutexLock lock(mutex_);
-  const bool all = given_ == groups_.size();
-  while (all ? !ended_ : !done_[given_] && !failure_ && !cancelled_) changed_.wait(mutex_);
+  while (!is_ready()) changed_.wait(mutex_);
   if (failure_) std::rethrow_exception(failure_);
-  if (all) return false;
+  if (given_ == groups_.size()) return false;
   if (!done_[given_]) throw Error(ErrorKind::kClosed, "read", "reading was ended");
   ++given_;
   lock.unlock();

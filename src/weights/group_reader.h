@@ -19,16 +19,18 @@ namespace evenkeel {
 // Runs of bytes that are read together, each to its own place in memory.
 struct ReadGroup {
   std::vector<JobRun> runs;
-  bool roomy = false;  // as in Job: there is a page of room before and after each run
+  bool roomy = false;  // as in Job: there is room for alignment before and after each run
 };
 
-// Not thread-safe, except for `close`. Must not be used in a child of fork.
+// `next` is called by one thread at a time, the others by any. Must not be used in a child of fork.
 class GroupReader final : private JobSource {
  public:
   // The first `ahead` groups may be read immediately; each `release` allows one more. The memory of
-  // the runs must outlive the reader. `fresh`: the memory of the roomy groups was not touched yet.
+  // the runs must outlive the reader. `most_in_flight` is as in Feed: if it is less than the groups
+  // ahead, the disk does not wait for `release`. `fresh`: the memory of the roomy groups was not
+  // touched yet.
   GroupReader(std::shared_ptr<Weights::Impl> weights, std::vector<ReadGroup> groups,
-              std::size_t ahead, bool fresh = false);
+              std::size_t ahead, std::uint64_t most_in_flight = UINT64_MAX, bool fresh = false);
   ~GroupReader();
   GroupReader(const GroupReader&) = delete;
   GroupReader& operator=(const GroupReader&) = delete;
@@ -36,6 +38,8 @@ class GroupReader final : private JobSource {
   // Waits for the next group, in the order of the constructor's argument. Returns false when all
   // groups were read and no file changed meanwhile. Throws the error of a read that failed.
   bool next();
+  // Whether `next` would return or throw at once.
+  bool has_next();
   // One of the groups that `next` waited for is no longer needed.
   void release();
   // Stops reading. When it returns, nothing writes into the memory of the runs any more. A `next`
@@ -45,7 +49,9 @@ class GroupReader final : private JobSource {
  private:
   Job* next_job() override;
   void job_done(Job& job) override;
+  std::uint64_t most_in_flight() const override { return most_in_flight_; }
   void read_all();
+  bool is_ready() const REQUIRES(mutex_);
   bool lies_as_in_file(const JobRun& run) const;
 
   const std::shared_ptr<Weights::Impl> weights_;
@@ -53,6 +59,7 @@ class GroupReader final : private JobSource {
   Reservation share_;
   std::vector<Job> jobs_;  // one for each group; used by the reading thread only
   RowFeed feed_;
+  const std::uint64_t most_in_flight_;
   Mutex mutex_;
   CondVar changed_;
   std::size_t allowed_ GUARDED_BY(mutex_);

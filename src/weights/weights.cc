@@ -292,12 +292,13 @@ std::vector<LoadedTensor> Weights::load(std::span<const Tensor* const> wanted) c
   ReadGroup small;
   for (const Tensor* tensor : wanted) {
     JobRun run = weights.run_of(*tensor, nullptr);
-    // The first byte has the same offset within a page as in the file, so that direct I/O can read
-    // straight into this memory.
-    const std::uint64_t lead = tensor->offset % sys::page_size();
+    // The read that begins with the first byte begins at a page of this memory, so that direct I/O
+    // can read into it.
+    const std::uint64_t alignment = weights.engine->limits().alignment;
+    const std::uint64_t lead = tensor->offset % alignment;
     auto memory = std::make_unique<LoadedTensor::Memory>();
     if (tensor->bytes > 0) {
-      memory->pages = Pages(lead + tensor->bytes + sys::page_size(), "a tensor");
+      memory->pages = Pages(lead + tensor->bytes + alignment, "a tensor");
     }
     std::byte* const out = memory->pages ? memory->pages.data() + lead : nullptr;
     run.out = out;
@@ -314,7 +315,7 @@ std::vector<LoadedTensor> Weights::load(std::span<const Tensor* const> wanted) c
     }
   }
   if (!small.runs.empty()) groups.push_back(std::move(small));
-  GroupReader reader(impl_, std::move(groups), SIZE_MAX, /*fresh=*/true);
+  GroupReader reader(impl_, std::move(groups), SIZE_MAX, UINT64_MAX, /*fresh=*/true);
   while (reader.next()) {
   }
   return loaded;

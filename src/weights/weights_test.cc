@@ -17,6 +17,7 @@
 
 #include "base/memory.h"
 #include "base/sys.h"
+#include "engine/recorded_reads.h"
 #include "format/test_files.h"
 #include "tests/fault_script.h"
 #include "tests/forked.h"
@@ -260,6 +261,46 @@ TEST_F(WeightsTest, MemoryThatIsNotRoomyAfterAllIsRightAllTheSame) {
   EXPECT_TRUE(reader.next());
   EXPECT_FALSE(reader.next());
   EXPECT_EQ(out, "?" + given_[1].bytes + "??");
+}
+
+TEST_F(WeightsTest, ReadsNoMoreAtATimeThanAsked) {
+  RecordedReads reads;
+  const Weights weights =
+      Weights::open(file_, {.budget = Budget(16_MiB), .engine = EngineKind::kDirect});
+  const auto impl = WeightsInternals::share(weights);
+  const Tensor& large = weights.at("large");
+  const std::uint64_t alignment = impl->engine->limits().alignment;
+  const std::uint64_t lead = large.offset % alignment;
+  for (const std::uint64_t most : {1_MiB, 4_MiB, 64_MiB}) {
+    std::vector<Pages> pages;
+    std::vector<ReadGroup> groups;
+    for (int i = 0; i < 6; ++i) {
+      pages.emplace_back(lead + large.bytes + alignment, "a test");
+      groups.push_back({{impl->run_of(large, pages.back().data() + lead)}, true});
+    }
+    reads.take();
+    GroupReader reader(impl, std::move(groups), 6, most);
+    for (int i = 0; i < 6; ++i) EXPECT_TRUE(reader.next());
+    EXPECT_FALSE(reader.next());
+    EXPECT_LE(reads.most_in_flight(), most + impl->engine->limits().max_request);
+    EXPECT_GE(reads.most_in_flight(), std::min(most, 6 * large.bytes));
+    EXPECT_THAT(reads.take(), testing::Each(testing::Truly(begins_at_page)));
+    for (const Pages& one : pages) {
+      EXPECT_EQ(text_of(std::span(one.data() + lead, large.bytes)), given_[1].bytes);
+    }
+  }
+}
+
+TEST_F(WeightsTest, TensorsAreReadIntoPages) {
+  RecordedReads reads;
+  const Weights weights =
+      Weights::open(file_, {.budget = Budget(16_MiB), .engine = EngineKind::kDirect});
+  const Tensor* const large = &weights.at("large");
+  const auto loaded = weights.load(std::span(&large, 1));
+  EXPECT_EQ(text_of(loaded[0].bytes()), given_[1].bytes);
+  const std::vector<ReadOp> made = reads.take();
+  EXPECT_GE(made.size(), 4u);
+  EXPECT_THAT(made, testing::Each(testing::Truly(begins_at_page)));
 }
 
 TEST_F(WeightsTest, AnArrayIsOfTheFileThatWasOpened) {
