@@ -23,6 +23,7 @@ EngineLimits any_limits(Input& input) {
   limits.alignment = std::uint64_t{1} << input.upto(7);
   limits.max_request = limits.alignment * (1 + input.upto(9));
   limits.merge_gap = input.upto(1000);
+  limits.block = limits.alignment * input.upto(9);
   return limits;
 }
 
@@ -49,6 +50,9 @@ void check_extents(const std::vector<Extent>& extents, const Wishes& wishes,
   for (const Extent& extent : extents) {
     MUST(extent.length > 0 && extent.length <= limits.max_request);
     MUST(extent.offset % limits.alignment == 0 && extent.length % limits.alignment == 0);
+    if (limits.block > 0) {
+      MUST(extent.offset / limits.block == (extent.offset + extent.length - 1) / limits.block);
+    }
     if (last && last->file == extent.file) {
       const std::uint64_t end = last->offset + last->length;
       MUST(extent.offset >= end);  // sorted, and nothing is read twice

@@ -132,6 +132,118 @@ TEST_F(DecodeEngineTest, WithoutThreadsTheReaderDecodes) {
   EXPECT_EQ(rows_of(array, {7, 150})[10], 1500U);
 }
 
+// Many more blocks than the budget has slots for, so that whole blocks are decoded in place.
+class DecodeInPlaceTest : public FileTest {
+ protected:
+  static constexpr std::uint64_t kRows = 4000, kColumns = 256, kBlock = 64;  // rows
+
+  DecodeInPlaceTest() {
+    grid_.folder = path("");
+    grid_.folder.pop_back();
+    write(".zarray", "{}");
+    grid_.separator = ".";
+    grid_.shape = {kRows, kColumns};
+    grid_.chunk = {kBlock, kColumns};
+    grid_.fill = std::string(4, '\7');
+    std::vector<std::uint32_t> chunk(kBlock * kColumns);
+    for (std::uint64_t first = 0; first < kRows; first += kBlock) {
+      std::iota(chunk.begin(), chunk.end(), static_cast<std::uint32_t>(first * kColumns));
+      write(std::to_string(first / kBlock) + ".0",
+            {reinterpret_cast<const char*>(chunk.data()), 4 * chunk.size()});
+    }
+  }
+  Array open() const {
+    return Internals::make(layout_of_chunks("test", grid_, DType::parse("uint32"), false),
+                           {.budget = Budget(2_MiB), .cache = 0});
+  }
+  // Whether these are the rows, with nothing written before and after them.
+  static bool right(const Array& array, const std::vector<std::uint64_t>& rows) {
+    constexpr std::uint32_t kOutside = 0xeeeeeeee;
+    std::vector<std::uint32_t> got((rows.size() + 2) * kColumns, kOutside);
+    const auto inner = std::span(got).subspan(kColumns, rows.size() * kColumns);
+    array.gather(rows, std::as_writable_bytes(inner));
+    for (std::size_t i = 0; i < inner.size(); ++i) {
+      if (inner[i] != rows[i / kColumns] * kColumns + i % kColumns) return false;
+    }
+    const auto is_outside = [](std::uint32_t value) { return value == kOutside; };
+    return std::ranges::all_of(std::span(got).first(kColumns), is_outside) &&
+           std::ranges::all_of(std::span(got).last(kColumns), is_outside);
+  }
+  static void add(std::vector<std::uint64_t>& rows, std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t row = first; row < std::min(first + count, kRows); ++row) {
+      rows.push_back(row);
+    }
+  }
+
+  ChunkGrid grid_;
+};
+
+TEST_F(DecodeInPlaceTest, BlocksPartsOfBlocksAndTheLastBlock) {
+  const Array array = open();
+  std::vector<std::uint64_t> blocks((kRows + kBlock - 1) / kBlock);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::shuffle(blocks.begin(), blocks.end(), std::mt19937(1));
+  std::vector<std::uint64_t> rows;
+  for (const std::uint64_t block : blocks) add(rows, block * kBlock, kBlock);
+  EXPECT_TRUE(right(array, rows));
+  for (const std::uint64_t first : {0, 1, 63, 64, 100, 3900}) {
+    for (const std::uint64_t count : {1, 63, 64, 65, 200}) {
+      rows.clear();
+      add(rows, first, count);
+      EXPECT_TRUE(right(array, rows)) << first << ' ' << count;
+      std::ranges::reverse(rows);
+      EXPECT_TRUE(right(array, rows)) << first << ' ' << count;
+    }
+  }
+}
+
+TEST_F(DecodeInPlaceTest, OnlyBlocksThatAreWantedInPartAreKept) {
+  const Array array = open();
+  auto requests = [&, before = std::uint64_t{0}]() mutable {
+    const std::uint64_t now = array.stats().requests;
+    return now - std::exchange(before, now);
+  };
+  std::vector<std::uint64_t> whole, part;
+  add(whole, 640, 64);
+  add(part, 641, 63);
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_TRUE(right(array, whole));
+    EXPECT_EQ(requests(), 1u);
+  }
+  EXPECT_TRUE(right(array, part));
+  EXPECT_EQ(requests(), 1u);
+  EXPECT_TRUE(right(array, part) && right(array, whole));
+  EXPECT_EQ(requests(), 0u);
+}
+
+TEST_F(DecodeInPlaceTest, AfterAnErrorOtherBlocksAreReadAndNothingIsWritten) {
+  write("20.0", "short");
+  std::filesystem::remove(path("21.0"));
+  const Array array = open();
+  std::vector<std::uint64_t> rows, right_rows;
+  for (const std::uint64_t block : {30, 20, 40, 50, 1, 2, 3}) add(rows, block * kBlock, kBlock);
+  add(right_rows, 30 * kBlock, 3 * kBlock);
+  for (int turn = 0; turn < 5; ++turn) {
+    auto got = std::make_unique<std::vector<std::uint32_t>>(rows.size() * kColumns);
+    EXPECT_THROW(array.gather(rows, std::as_writable_bytes(std::span(*got))), Error);
+    got.reset();  // AddressSanitizer reports a block that is still being decoded
+    EXPECT_TRUE(right(array, right_rows));
+  }
+  std::vector<std::uint32_t> never_written(kBlock * kColumns);
+  rows.clear();
+  add(rows, 21 * kBlock, kBlock);
+  array.gather(rows, std::as_writable_bytes(std::span(never_written)));
+  EXPECT_EQ(std::ranges::count(never_written, 0x07070707u), kBlock * kColumns);
+}
+
+TEST_F(DecodeInPlaceTest, WithoutThreadsTheReaderDecodes) {
+  const Array array = open();
+  const NoDecoders hook(sys::Call::kThreadStart);
+  std::vector<std::uint64_t> rows;
+  add(rows, 100, 500);
+  EXPECT_TRUE(right(array, rows));
+}
+
 TEST(ShardIndexes, HoldsAnIndexOnce) {
   ShardIndexes indexes(2);
   const auto first = std::make_shared<const ShardIndex>(2);

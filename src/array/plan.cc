@@ -59,10 +59,11 @@ void Plan::build(const EngineLimits& limits, bool roomy) {
       if (last.file == piece.file && near) {
         last.end = std::max(last.end, end);
         last.last_piece = i + 1;
+        last.gapless = last.gapless && continues(pieces_[i - 1], piece);
         continue;
       }
     }
-    runs_.push_back({piece.file, i, i + 1, begin, end});
+    runs_.push_back({piece.file, i, i + 1, true, begin, end});
   }
 }
 
@@ -73,6 +74,9 @@ bool Plan::next(Extent& extent, std::uint64_t tag_base) {
   extent.file = run.file;
   extent.offset = next_offset_;
   extent.length = std::min(run.end - next_offset_, limits_.max_request);
+  if (const std::uint64_t block = limits_.block; block > 0) {
+    extent.length = std::min(extent.length, block - next_offset_ % block);
+  }
   extent.tag = tag_base + next_run_;
   const bool alone = run.last_piece - run.first_piece == 1;
   const Piece& piece = pieces_[run.first_piece];
@@ -87,10 +91,16 @@ bool Plan::next(Extent& extent, std::uint64_t tag_base) {
 
 std::optional<Target> Plan::target(const Extent& extent, std::uint64_t run_number) const {
   const Run& run = runs_[run_number];
-  const bool alone = run.last_piece - run.first_piece == 1;
-  if (scatter_.unit != 0 || (!alone && !ends_rise_)) return std::nullopt;
+  if (scatter_.unit != 0 || (!run.gapless && !ends_rise_)) return std::nullopt;
   const std::uint64_t extent_end = extent.offset + extent.length;
   const auto last = pieces_.begin() + run.last_piece;
+  if (run.gapless) {
+    const Piece& first = pieces_[run.first_piece];
+    const std::uint64_t begin = std::max(first.offset, extent.offset);
+    const std::uint64_t end = std::min(last[-1].end(), extent_end);
+    if (begin >= end) return std::nullopt;
+    return Target{begin, end - begin, first.out + (begin - first.offset)};
+  }
   const auto piece = first_in(run, extent.offset);
   // An extent that several pieces share has no single target.
   if (piece == last || (piece + 1 != last && piece[1].offset < extent_end)) return std::nullopt;
@@ -116,9 +126,9 @@ void Plan::deliver(const Extent& extent, std::uint64_t run_number, const std::by
        ++piece) {
     const std::uint64_t begin = std::max(piece->offset, extent.offset);
     const std::uint64_t end = std::min(piece->end(), extent_end);
-    if (begin < end) {
-      copy_piece(*piece, scatter_, begin, end, data + (begin - extent.offset));
-    }
+    const std::byte* const from = data + (begin - extent.offset);
+    const bool there = scatter_.unit == 0 && from == piece->out + (begin - piece->offset);
+    if (begin < end && !there) copy_piece(*piece, scatter_, begin, end, from);
   }
 }
 

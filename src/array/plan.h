@@ -41,6 +41,16 @@ class Plan {
   }
   void clear(Scatter scatter);
   void add(const Piece& piece) { pieces_.push_back(piece); }
+  // Makes a piece that continues the last one, in the file and in memory, a part of it, unless that
+  // would be longer than `most`. Otherwise adds it.
+  void add_or_extend(const Piece& piece, std::uint64_t most) {
+    if (!pieces_.empty() && scatter_.unit == 0 && continues(pieces_.back(), piece) &&
+        pieces_.back().length + piece.length <= most) {
+      pieces_.back().length += piece.length;
+    } else {
+      pieces_.push_back(piece);
+    }
+  }
   std::size_t size() const { return pieces_.size(); }
 
   // `roomy`: there is room for alignment before and after each piece's `out`, and `out` has the
@@ -49,9 +59,10 @@ class Plan {
 
   // The next request, or false at the end. Its tag is `tag_base` plus a number below runs().
   bool next(Extent& extent, std::uint64_t tag_base);
-  // Where the wanted bytes of a request go, if they belong to one piece.
+  // Where the wanted bytes of a request go, if they belong to one piece, or to several that follow
+  // one another in the file and in memory.
   std::optional<Target> target(const Extent& extent, std::uint64_t run) const;
-  // Copies the bytes of a request to their places.
+  // Copies the bytes of a request to their places. Does not touch bytes that are there already.
   void deliver(const Extent& extent, std::uint64_t run, const std::byte* data) const;
 
   // Calls `use` for each piece that lies entirely in a request.
@@ -73,12 +84,18 @@ class Plan {
   static std::uint64_t memory(std::size_t pieces) { return pieces * (sizeof(Piece) + sizeof(Run)); }
 
  private:
-  // A contiguous range of a file, and the pieces in it.
+  // A contiguous range of a file, and the pieces in it. `gapless`: each piece continues the last
+  // one, in the file and in memory.
   struct Run {
     std::uint32_t file;
     std::uint32_t first_piece, last_piece;  // half open
+    bool gapless = true;
     std::uint64_t begin, end;
   };
+  static bool continues(const Piece& last, const Piece& piece) {
+    return last.file == piece.file && last.end() == piece.offset &&
+           last.out + last.length == piece.out;
+  }
   std::vector<Piece>::const_iterator first_in(const Run& run, std::uint64_t offset) const;
 
   Scatter scatter_;

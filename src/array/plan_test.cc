@@ -146,7 +146,8 @@ class Planned {
         std::uint64_t end = i;
         while (end < blocks && block[end]) ++end;
         for (std::uint64_t at = i * limits_.alignment; at < end * limits_.alignment;) {
-          const std::uint64_t length = std::min(end * limits_.alignment - at, limits_.max_request);
+          std::uint64_t length = std::min(end * limits_.alignment - at, limits_.max_request);
+          if (limits_.block > 0) length = std::min(length, limits_.block - at % limits_.block);
           all.emplace_back(file, at, length);
           at += length;
         }
@@ -178,6 +179,7 @@ EngineLimits any_limits() {
   limits.alignment = std::uint64_t{1} << *rc::gen::inRange(0, 13);
   limits.max_request = limits.alignment * *rc::gen::inRange<std::uint64_t>(1, 6);
   limits.merge_gap = *rc::gen::element<std::uint64_t>(0, 1, 511, 512, 4096, 10'000);
+  limits.block = limits.alignment * *rc::gen::element<std::uint64_t>(0, 0, 1, 3, 10);
   return limits;
 }
 
@@ -274,6 +276,72 @@ RC_GTEST_PROP(PlanProperty, AnEngineMayIgnoreThePlaceItWasGiven, ()) {
   const Planned planned(any_wishes(0), any_limits(), {}, true);
   for (const Extent& extent : shuffled_extents(planned)) planned.deliver(extent);
   RC_ASSERT(planned.held() == planned.fulfilled());
+}
+
+TEST(Plan, ARequestEndsWithItsBlock) {
+  const Planned planned({{0, 90, 250}}, {1, 1 << 20, 0, 100}, {}, false);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> got;
+  for (const Extent& extent : planned.extents) got.emplace_back(extent.offset, extent.length);
+  const decltype(got) expected{{90, 10}, {100, 100}, {200, 100}, {300, 40}};
+  EXPECT_EQ(got, expected);
+}
+
+TEST(Plan, PiecesThatFollowOneAnotherHaveATargetTogether) {
+  std::byte out[1000] = {};
+  const auto target = [&](std::vector<Piece> pieces, const EngineLimits& limits) {
+    Plan plan;
+    plan.clear({});
+    for (const Piece& piece : pieces) plan.add(piece);
+    plan.build(limits, false);
+    Extent extent;
+    EXPECT_TRUE(plan.next(extent, 0));
+    const auto found = plan.target(extent, 0);
+    return found ? std::tuple(found->offset, found->length, found->out - out)
+                 : std::tuple<std::uint64_t, std::uint64_t, std::ptrdiff_t>(0, 0, -1);
+  };
+  const Piece first{0, 600, 8, out + 100}, second{0, 608, 8, out + 108},
+      third{0, 616, 9, out + 116};
+  EXPECT_EQ(target({third, first, second}, {512, 1024, 0}), std::tuple(600, 25, 100));
+  EXPECT_EQ(target({first, second, third}, {4, 12, 0}), std::tuple(600, 12, 100));
+  EXPECT_EQ(target({first, {0, 608, 8, out}, third}, {512, 1024, 0}), std::tuple(0, 0, -1));
+  EXPECT_EQ(target({first, third}, {512, 1024, 100}), std::tuple(0, 0, -1));
+  EXPECT_EQ(target({first, first, second}, {512, 1024, 0}), std::tuple(0, 0, -1));
+}
+
+TEST(Plan, BytesThatAreInTheirPlaceAreNotTouched) {
+  std::byte out[20] = {};
+  Plan plan;
+  plan.clear({});
+  plan.add({0, 600, 8, out});
+  plan.add({0, 608, 8, out + 8});
+  plan.build({1, 1024, 0}, false);
+  Extent extent;
+  ASSERT_TRUE(plan.next(extent, 0));
+  out[3] = std::byte{42};
+  plan.deliver(extent, 0, out);
+  EXPECT_EQ(out[3], std::byte{42});
+  const std::byte other[16] = {};
+  plan.deliver(extent, 0, other);
+  EXPECT_EQ(out[3], std::byte{0});
+}
+
+TEST(Plan, APieceThatContinuesTheLastOneExtendsIt) {
+  std::byte out[100] = {};
+  const auto pieces = [&](Scatter scatter, const Piece& second) {
+    Plan plan;
+    plan.clear(scatter);
+    plan.add_or_extend({1, 600, 8, out}, 20);
+    plan.add_or_extend(second, 20);
+    return plan.size();
+  };
+  EXPECT_EQ(pieces({}, {1, 608, 8, out + 8}), 1u);
+  EXPECT_EQ(pieces({}, {1, 608, 8, out + 9}), 2u);
+  EXPECT_EQ(pieces({}, {1, 609, 8, out + 8}), 2u);
+  EXPECT_EQ(pieces({}, {1, 600, 8, out + 8}), 2u);
+  EXPECT_EQ(pieces({}, {2, 608, 8, out + 8}), 2u);
+  EXPECT_EQ(pieces({}, {1, 608, 12, out + 8}), 1u);
+  EXPECT_EQ(pieces({}, {1, 608, 13, out + 8}), 2u);     // longer than 20 bytes
+  EXPECT_EQ(pieces({4, 8}, {1, 608, 8, out + 8}), 2u);  // elements that go apart
 }
 
 TEST(Plan, OfNothingAsksForNothing) {

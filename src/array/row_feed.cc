@@ -6,6 +6,13 @@
 #include "base/checked.h"
 
 namespace evenkeel {
+namespace {
+
+// Rows of a block that follow one another become pieces of up to this length, so that a plan has
+// room for whole blocks. The cache keeps rows of pieces that are no longer.
+constexpr std::uint64_t kMostExtended = 256 << 10;
+
+}  // namespace
 
 void require_unchanged(const Layout& layout, Engine& engine, const Job& job) {
   std::vector<bool> seen(layout.segments.size());
@@ -81,6 +88,7 @@ bool RowFeed::fill(LivePlan& live) {
   const std::uint64_t columns = job_->count == 0 ? 0 : columns_of(layout_);
   bool cut = false;
   const bool cached = cache_ && !job_->roomy && cache_->on();
+  const std::uint64_t block = engine_.limits().block;
   while (column_ < columns && pick_ < picks_.size() && live.plan.size() < window_) {
     const JobRun run = run_of(picks_[pick_]);
     std::byte* row_out = run.out + row_ * layout_.row_bytes;
@@ -90,6 +98,8 @@ bool RowFeed::fill(LivePlan& live) {
     cut |= taken < run.count;  // at the end of a file: there is no room around its parts
     if (cached && !job_->looked_up && cache_->get(piece)) {
       if (hit_files_.empty() || hit_files_.back() != piece.file) hit_files_.push_back(piece.file);
+    } else if (block > 0 && piece.offset % block != 0) {
+      live.plan.add_or_extend(piece, kMostExtended);
     } else {
       live.plan.add(piece);
     }

@@ -47,8 +47,8 @@ class Feed {
   // arrival, and returns from `run` when there is none and nothing is in flight.
   virtual bool next(Extent& extent) = 0;
   // `data` holds the extent's bytes up to the end of the file. It is extent.into if the engine used
-  // that, nullptr if it put the bytes at their target, or else the engine's own memory, which is
-  // valid during this call.
+  // that, nullptr or their target if it put the bytes there, or else the engine's own memory, which
+  // is valid during this call.
   virtual void arrived(const Extent& extent, const std::byte* data) = 0;
   // Where the wanted bytes of this extent belong, if they are contiguous. An engine that can read
   // any byte range may put them there itself.
@@ -74,6 +74,7 @@ struct EngineLimits {
   std::uint64_t alignment = 1;    // of offsets and lengths; a power of two
   std::uint64_t max_request = 1;  // longest extent, a multiple of the alignment
   std::uint64_t merge_gap = 0;  // reading a gap of up to this size is cheaper than a second request
+  std::uint64_t block = 0;  // if not 0, no extent crosses a multiple of this; one of the alignment
 };
 
 // Counters of an engine since it was created.
