@@ -23,7 +23,7 @@ EngineLimits any_limits(Input& input) {
   limits.alignment = std::uint64_t{1} << input.upto(7);
   limits.max_request = limits.alignment * (1 + input.upto(9));
   limits.merge_gap = input.upto(1000);
-  limits.block = limits.alignment * input.upto(9);
+  limits.block = input.upto(1) == 0 ? limits.alignment * input.upto(9) : input.upto(2000);
   return limits;
 }
 
@@ -49,7 +49,9 @@ void check_extents(const std::vector<Extent>& extents, const Wishes& wishes,
   const Extent* last = nullptr;
   for (const Extent& extent : extents) {
     MUST(extent.length > 0 && extent.length <= limits.max_request);
-    MUST(extent.offset % limits.alignment == 0 && extent.length % limits.alignment == 0);
+    if (limits.block % limits.alignment == 0) {
+      MUST(extent.offset % limits.alignment == 0 && extent.length % limits.alignment == 0);
+    }
     if (limits.block > 0) {
       MUST(extent.offset / limits.block == (extent.offset + extent.length - 1) / limits.block);
     }

@@ -41,9 +41,8 @@ struct WeightsOptions {
   EngineKind engine = EngineKind::kAuto;  // kAuto never maps the files
 };
 
-// A tensor that owns its memory. It begins at the same offset within a page as in the file, so it
-// is aligned as it is there. Movable, not copyable; a moved-from tensor may only be destroyed or
-// assigned to.
+// A tensor that owns its memory. It is aligned at least as it is in the file, up to 512 bytes.
+// Movable, not copyable; a moved-from tensor may only be destroyed or assigned to.
 class LoadedTensor {
  public:
   LoadedTensor(LoadedTensor&&) noexcept;

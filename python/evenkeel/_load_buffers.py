@@ -186,25 +186,27 @@ def _copy_all(
     names = {copy.name for group in copies for copy in group}
     flat = {name: flat_bytes(result[name]) for name in names}
     returned = _InOrder(reader.release)
-    copying = _CopyingThreads(target.device for target in flat.values())
+    copying: _CopyingThreads | None = None
     under_way: deque[concurrent.futures.Future[None]] = deque()
 
-    def copy(number: int) -> None:
+    def copy(copying: _CopyingThreads, number: int) -> None:
         copying.copy(copies[number], buffers[number % len(buffers)], flat)
         returned.end(number)
 
     try:
+        copying = _CopyingThreads(target.device for target in flat.values())
         for number in range(len(copies)):
             while under_way and (under_way[0].done() or len(under_way) == len(buffers)):
                 under_way.popleft().result()  # raises if it failed
             reader.next()
-            under_way.append(copying.threads.submit(copy, number))
+            under_way.append(copying.threads.submit(copy, copying, number))
         for last in under_way:
             last.result()
         reader.next()  # raises if a file changed after the last group
     finally:
         reader.close()
-        copying.close()
+        if copying is not None:
+            copying.close()
 
 
 class _InOrder:
@@ -230,24 +232,28 @@ class _CopyingThreads:
     """Threads that copy out of buffers. Each has its own stream for each GPU."""
 
     def __init__(self, devices: Iterable[torch.device]) -> None:
-        self._gpus = {device for device in devices if device.type != "cpu"}
+        gpus = {device for device in devices if device.type != "cpu"}
         # The memory of the tensors may be in use by work that was queued before.
-        self._before = [torch.cuda.current_stream(gpu).record_event() for gpu in self._gpus]
+        before = [torch.cuda.current_stream(gpu).record_event() for gpu in gpus]
+        self._streams = [
+            {gpu: torch.cuda.Stream(gpu) for gpu in gpus}  # type: ignore[no-untyped-call]
+            for _ in range(_COPYING_THREADS)
+        ]
+        for streams in self._streams:
+            for stream in streams.values():
+                for event in before:
+                    stream.wait_event(event)
+        self._not_taken = list(self._streams)
         self._of_thread = threading.local()
-        self._streams: list[torch.cuda.Stream] = []
         self.threads = concurrent.futures.ThreadPoolExecutor(
             _COPYING_THREADS, initializer=self._begin
         )
 
     def _begin(self) -> None:
-        streams = {gpu: torch.cuda.Stream(gpu) for gpu in self._gpus}  # type: ignore[no-untyped-call]
-        for stream in streams.values():
-            for event in self._before:
-                stream.wait_event(event)
-            with torch.cuda.device(stream.device):
+        self._of_thread.streams = self._not_taken.pop()
+        for gpu, stream in self._of_thread.streams.items():
+            with torch.cuda.device(gpu):
                 torch.cuda.set_stream(stream)
-        self._of_thread.streams = streams
-        self._streams += streams.values()
 
     def copy(
         self, group: list[_Copy], buffer: torch.Tensor, flat: dict[str, torch.Tensor]
@@ -269,5 +275,6 @@ class _CopyingThreads:
 
     def close(self) -> None:
         self.threads.shutdown(cancel_futures=True)
-        for stream in self._streams:  # after an error, a copy may be under way
-            stream.synchronize()
+        for streams in self._streams:
+            for stream in streams.values():  # after an error, a copy may be under way
+                stream.synchronize()

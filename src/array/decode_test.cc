@@ -244,6 +244,46 @@ TEST_F(DecodeInPlaceTest, WithoutThreadsTheReaderDecodes) {
   EXPECT_TRUE(right(array, rows));
 }
 
+// The cache aligns reads of small rows to 1 KiB, which does not divide these chunks. A read of the
+// last row then reaches beyond the array.
+TEST_F(FileTest, ChunksThatBlocksOfTheCacheDoNotDivide) {
+  constexpr std::uint64_t kRows = 400'000, kChunk = 10'000;
+  ChunkGrid grid;
+  grid.folder = path("");
+  grid.folder.pop_back();
+  write(".zarray", "{}");
+  grid.separator = ".";
+  grid.shape = {kRows};
+  grid.chunk = {kChunk};
+  grid.fill = std::string(4, '\7');
+  std::vector<std::uint32_t> chunk(kChunk);
+  for (std::uint64_t first = 0; first < kRows; first += kChunk) {
+    std::iota(chunk.begin(), chunk.end(), static_cast<std::uint32_t>(first));
+    write(std::to_string(first / kChunk),
+          {reinterpret_cast<const char*>(chunk.data()), 4 * kChunk});
+  }
+  write(std::to_string(kRows / kChunk), "a chunk of a longer array");
+  const Array array = Internals::make(layout_of_chunks("test", grid, DType::parse("uint32"), false),
+                                      {.budget = Budget(4_MiB), .cache = 1_MiB});
+  std::mt19937 random(1);
+  const auto right = [&](const std::vector<std::uint64_t>& rows) {
+    std::vector<std::uint32_t> got(rows.size());
+    array.gather(rows, std::as_writable_bytes(std::span(got)));
+    return std::ranges::equal(got, rows);
+  };
+  for (int turn = 0; turn < 600; ++turn) {
+    std::vector<std::uint64_t> rows(200);
+    const std::uint64_t around = random() % 3000;  // the same rows again and again, for the cache
+    for (std::uint64_t& row : rows) row = kRows - 2 * kChunk + around + random() % 900;
+    if (turn % 50 == 0) {
+      for (std::uint64_t row = kChunk; row < 2 * kChunk; ++row) rows.push_back(row);
+    }
+    ASSERT_TRUE(right(rows));
+  }
+  EXPECT_GT(array.stats().cache_hits, 0u);
+  EXPECT_TRUE(right({kRows - 1}));
+}
+
 TEST(ShardIndexes, HoldsAnIndexOnce) {
   ShardIndexes indexes(2);
   const auto first = std::make_shared<const ShardIndex>(2);

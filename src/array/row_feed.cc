@@ -115,11 +115,11 @@ bool RowFeed::fill(LivePlan& live) {
   job_->planned = picks_.empty() || column_ == columns;
   EngineLimits limits = engine_.limits();
   if (merge_gap_) limits.merge_gap = *merge_gap_;
-  // Request whole blocks, unless a block is longer than the engine allows: `decode` may have memory
-  // for a few small chunks only.
+  // Request whole blocks of the cache, unless they are longer than the engine allows: `decode` may
+  // have small chunks.
   if (cached && cache_->alignment() <= limits.max_request) {
     limits.alignment = std::max(limits.alignment, cache_->alignment());
-    limits.max_request = round_down(limits.max_request, limits.alignment);
+    if (block == 0) limits.max_request = round_down(limits.max_request, limits.alignment);
   }
   const bool one_piece = job_->planned && live.plan.size() == 1 && job_->open_plans == 0;
   live.plan.build(limits, job_->roomy && (one_piece || (!job_->runs.empty() && !cut)));

@@ -1,5 +1,6 @@
 // The engine `decode`, for compressed chunks. Several threads decode blocks of rows into memory
-// that is reserved from the budget. The blocks stay there until other blocks need the memory.
+// that is reserved from the budget, where they stay until other blocks need it, or straight into
+// the caller's memory.
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -292,7 +293,7 @@ class DecodeEngine final : public Engine {
     std::size_t idle_ GUARDED_BY(mutex_) = 0, decoding_ GUARDED_BY(mutex_) = 0;
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::unique_ptr<BlockReader> own_reader_ GUARDED_BY(mutex_);
-    std::vector<std::thread> threads_;  // grows only in `pin`, with the mutex held
+    std::vector<std::thread> threads_;  // grows only in `start`, with the mutex held
   };
 
   // One call of run.
@@ -341,6 +342,10 @@ class DecodeEngine final : public Engine {
         if (!waiting_) {
           Extent next;
           if (!feed_.next(next)) return;
+          if (next.offset >= engine_.end_) {  // the feed aligned it for its cache: no rows
+            feed_.arrived(next, nullptr);
+            continue;
+          }
           waiting_ = next;
         }
         if (!start(*waiting_)) return;

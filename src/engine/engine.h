@@ -74,7 +74,7 @@ struct EngineLimits {
   std::uint64_t alignment = 1;    // of offsets and lengths; a power of two
   std::uint64_t max_request = 1;  // longest extent, a multiple of the alignment
   std::uint64_t merge_gap = 0;  // reading a gap of up to this size is cheaper than a second request
-  std::uint64_t block = 0;  // if not 0, no extent crosses a multiple of this; one of the alignment
+  std::uint64_t block = 0;      // if not 0, no extent crosses a multiple of this
 };
 
 // Counters of an engine since it was created.

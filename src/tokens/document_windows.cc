@@ -105,7 +105,10 @@ void DocumentWindowReader::reserve() {
   for (Slot& slot : slots_) {
     make_room(slot, usual_spans());
     for (std::size_t i = 0; i < engines_.size(); ++i) {
-      const std::uint64_t bytes = set_.usual_tokens * array(i).layout.row_bytes;
+      std::uint64_t bytes = set_.usual_tokens * array(i).layout.row_bytes;
+      const std::uint64_t spans = std::max<std::uint64_t>(1, usual_spans());
+      const RunRoom room = WindowReader::room(bytes / spans, *engines_[i]);
+      bytes += spans * room.overhang();
       slot.parts[i].memory = PageBuffer(budget, bytes, "a window of documents");
     }
   }

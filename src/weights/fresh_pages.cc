@@ -49,7 +49,7 @@ void FreshPages::touch() {
         spans_[static_cast<std::size_t>(after - first_piece_.begin()) - 1];
     const std::uint64_t begin = (number - *(after - 1)) * kPiece;
     const std::uint64_t length = std::min<std::uint64_t>(kPiece, span.size() - begin);
-    // Round out to whole pages: the caller has a page of room on both sides of each span.
+    // Round out to whole pages. They hold bytes of the span, so they are the caller's.
     const std::uint64_t page = sys::page_size();
     const auto address = reinterpret_cast<std::uintptr_t>(span.data() + begin);
     const std::uint64_t lead = address % page;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "array/row_extents.h"
-#include "base/sys.h"
 #include "base/thread.h"
 #include "evenkeel/error.h"
 

@@ -9,7 +9,6 @@
 #include "array/internal.h"
 #include "base/checked.h"
 #include "base/memory.h"
-#include "base/sys.h"
 #include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"

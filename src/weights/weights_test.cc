@@ -255,7 +255,7 @@ TEST_F(WeightsTest, MemoryThatIsNotRoomyAfterAllIsRightAllTheSame) {
       Weights::open(file_, {.budget = Budget(16_MiB), .engine = EngineKind::kDirect});
   const auto impl = WeightsInternals::share(weights);
   const Tensor& large = weights.at("large");
-  std::string out(large.bytes + 3, '?');  // no page of room around it, and not aligned as the file
+  std::string out(large.bytes + 3, '?');  // no room around it, and not aligned as the file
   const JobRun run = impl->run_of(large, reinterpret_cast<std::byte*>(out.data() + 1));
   GroupReader reader(impl, {{{run}, true}}, 1);
   EXPECT_TRUE(reader.next());
