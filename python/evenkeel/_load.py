@@ -25,7 +25,7 @@ GROUP_RUNS = 4096
 NO_LIMIT = 2**64 - 1
 # With this many processors, large tensors on the CPU also go through a few buffers. The virtual
 # disk of a machine with 16 processors filled buffers 1.5 times as fast as memory of the size of the
-# tensors, and two threads copy faster than it reads. With 2 processors this was not measured.
+# tensors, and two threads copy faster than it reads. With 2 processors, in place was faster.
 COPYING_PROCESSORS = 8
 LEAST_FOR_BUFFERS = 8 << 20  # a smaller budget has no room for buffers
 

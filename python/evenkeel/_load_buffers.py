@@ -65,7 +65,9 @@ def read_through_buffers(
         buffers = [region[i * size : (i + 1) * size] for i in range(number)]
         runs, copies = _fill_plan(wanted, buffers, size, weights.alignment)
         most_in_flight = NO_LIMIT if remote else size * number // 2
-        _copy_all(runs.reader(weights, number, most_in_flight), copies, buffers, result)
+        copying = _CopyingThreads({result[tensor.name].device for tensor in wanted})
+        reader = runs.reader(weights, number, most_in_flight)
+        _copy_all(reader, copying, copies, buffers, result)
         del buffers, region
     finally:
         if pinned is not None:
@@ -179,6 +181,7 @@ def _fill_plan(
 
 def _copy_all(
     reader: Any,
+    copying: _CopyingThreads,
     copies: list[list[_Copy]],
     buffers: list[torch.Tensor],
     result: dict[str, torch.Tensor],
@@ -186,27 +189,24 @@ def _copy_all(
     names = {copy.name for group in copies for copy in group}
     flat = {name: flat_bytes(result[name]) for name in names}
     returned = _InOrder(reader.release)
-    copying: _CopyingThreads | None = None
     under_way: deque[concurrent.futures.Future[None]] = deque()
 
-    def copy(copying: _CopyingThreads, number: int) -> None:
+    def copy(number: int) -> None:
         copying.copy(copies[number], buffers[number % len(buffers)], flat)
         returned.end(number)
 
     try:
-        copying = _CopyingThreads(target.device for target in flat.values())
         for number in range(len(copies)):
             while under_way and (under_way[0].done() or len(under_way) == len(buffers)):
                 under_way.popleft().result()  # raises if it failed
             reader.next()
-            under_way.append(copying.threads.submit(copy, copying, number))
+            under_way.append(copying.threads.submit(copy, number))
         for last in under_way:
             last.result()
         reader.next()  # raises if a file changed after the last group
     finally:
         reader.close()
-        if copying is not None:
-            copying.close()
+        copying.close()
 
 
 class _InOrder:
@@ -229,10 +229,11 @@ class _InOrder:
 
 
 class _CopyingThreads:
-    """Threads that copy out of buffers. Each has its own stream for each GPU."""
+    """Threads that copy out of buffers. Each has its own stream for each GPU.
+    `devices` are all that are copied to, each once."""
 
     def __init__(self, devices: Iterable[torch.device]) -> None:
-        gpus = {device for device in devices if device.type != "cpu"}
+        gpus = [device for device in devices if device.type != "cpu"]
         # The memory of the tensors may be in use by work that was queued before.
         before = [torch.cuda.current_stream(gpu).record_event() for gpu in gpus]
         self._streams = [

@@ -17,8 +17,6 @@ constexpr std::uint64_t kLargestRow = 512 << 10;
 // The key of a block of a file has 20 bits for the file and 44 for the number of the block.
 constexpr int kNumberBits = 44;
 constexpr std::uint64_t kMostFiles = std::uint64_t{1} << (64 - kNumberBits);
-// Longer reads are scans, which are fast on disk.
-constexpr std::uint64_t kLargestPiece = 256 << 10;
 // Repeats are detected up to a distance of this many times the size of the cache.
 constexpr std::uint64_t kCachesFollowed = 8;
 constexpr std::uint64_t kDetector = 32 << 10;     // see RepeatDetector

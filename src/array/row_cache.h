@@ -27,6 +27,9 @@ namespace evenkeel {
 // Thread-safe. A child of fork starts with an empty cache.
 class RowCache {
  public:
+  // Longer reads are scans, which are fast on disk: their rows are not cached.
+  static constexpr std::uint64_t kLargestPiece = 256 << 10;
+
   // `layout` must outlive it. It holds at most `most_bytes`, or less if the budget leaves less.
   RowCache(const Layout& layout, const Budget& budget, std::uint64_t most_bytes);
 

@@ -6,13 +6,6 @@
 #include "base/checked.h"
 
 namespace evenkeel {
-namespace {
-
-// Rows of a block that follow one another become pieces of up to this length, so that a plan has
-// room for whole blocks. The cache keeps rows of pieces that are no longer.
-constexpr std::uint64_t kMostExtended = 256 << 10;
-
-}  // namespace
 
 void require_unchanged(const Layout& layout, Engine& engine, const Job& job) {
   std::vector<bool> seen(layout.segments.size());
@@ -99,7 +92,8 @@ bool RowFeed::fill(LivePlan& live) {
     if (cached && !job_->looked_up && cache_->get(piece)) {
       if (hit_files_.empty() || hit_files_.back() != piece.file) hit_files_.push_back(piece.file);
     } else if (block > 0 && piece.offset % block != 0) {
-      live.plan.add_or_extend(piece, kMostExtended);
+      // So that a plan has room for whole blocks.
+      live.plan.add_or_extend(piece, RowCache::kLargestPiece);
     } else {
       live.plan.add(piece);
     }

@@ -23,7 +23,7 @@ constexpr std::uint64_t kLeastBuffersOfTwo = 8 << 20;
 constexpr std::size_t kMostFilesOfTwo = 8;  // more would be too many descriptors
 constexpr std::uint64_t kMemoryOfRing = 64 << 10;
 // Reads begin at pages of the buffers if there are enough pages: a virtual disk read 64 KiB a
-// quarter faster than into memory aligned to 512 bytes, 16 KiB a twelfth.
+// fifth faster than into memory aligned to 512 bytes, 16 KiB a twelfth.
 constexpr std::uint64_t kPagesForEachRead = 2;
 
 std::uint64_t second_bytes(const Layout& layout, std::uint64_t bytes) {
